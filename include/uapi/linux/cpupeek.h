@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/*
+ * cpupeek: read model-specific registers and CPUID leaves of any CPU.
+ */
+#ifndef _UAPI_LINUX_CPUPEEK_H
+#define _UAPI_LINUX_CPUPEEK_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+/**
+ * DOC: General ioctl format
+ *
+ * Commands are issued on a descriptor of /dev/cpupeek. A command is recognised
+ * by its type and number alone; the size in the command code is the size of the
+ * structure that the caller was built with, so that structures may grow at
+ * their end:
+ *
+ *  - a structure shorter than the first version of it is refused (EINVAL);
+ *  - a longer one than this kernel knows is accepted if what the kernel does
+ *    not know is zero, else refused (E2BIG);
+ *  - what the kernel does not fill of a longer answer is zeroed.
+ *
+ * A command that ran returns 0, and every operation in it carries its own
+ * @status (see &struct cpupeek_op). The command itself fails only with:
+ *
+ *  - EFAULT: memory could not be read or written;
+ *  - EINVAL: the header is malformed (an unknown flag, a reserved field that
+ *    is not zero, a structure too short);
+ *  - E2BIG: more operations than CPUPEEK_IOC_INFO allows, or a longer
+ *    structure with something unknown in it;
+ *  - ENOMEM: no memory;
+ *  - ENOTTY: no such command.
+ *
+ * A fatal signal ends every wait.
+ *
+ * All structures have the same layout for 32-bit and 64-bit callers, and no
+ * implicit padding. All fields are in the CPU's byte order.
+ */
+
+#define CPUPEEK_DEVICE	"/dev/cpupeek"
+
+#define CPUPEEK_IOC_TYPE	0xD0
+
+/* Kinds of operation, &struct cpupeek_op.kind. */
+#define CPUPEEK_MSR	1
+#define CPUPEEK_CPUID	2
+
+/* Flags of an operation, &struct cpupeek_op.flags. */
+
+/* The operation may interrupt an isolated CPU. */
+#define CPUPEEK_OP_DISTURB	(1U << 0)
+
+/* &struct cpupeek_op.cpu: the CPU that the caller happens to be on. */
+#define CPUPEEK_CPU_SELF	(~0U)
+
+/**
+ * struct cpupeek_op - one register to read, and its value
+ * @cpu: in: CPU number, or %CPUPEEK_CPU_SELF; out: with %CPUPEEK_CPU_SELF, the
+ *	CPU that answered
+ * @kind: in: %CPUPEEK_MSR or %CPUPEEK_CPUID
+ * @flags: in: %CPUPEEK_OP_DISTURB or 0
+ * @reg: in: number of the MSR, or CPUID leaf (EAX)
+ * @subleaf: in: CPUID subleaf (ECX); must be 0 for an MSR
+ * @status: out: 0 or a negative errno, see below
+ * @reserved: must be 0
+ * @tsc: out: the target's time stamp counter, read in program order
+ *	immediately before the register; 0 on error
+ * @value: out: the MSR's value; 0 on error
+ * @eax: out: CPUID's EAX; 0 on error
+ * @ebx: out: CPUID's EBX; 0 on error
+ * @ecx: out: CPUID's ECX; 0 for an MSR and on error
+ * @edx: out: CPUID's EDX; 0 for an MSR and on error
+ *
+ * Fields marked "out" need no particular value on the way in.
+ *
+ * @status is 0 or:
+ *
+ *  - -EINVAL: the operation is malformed;
+ *  - -EACCES: the policy refuses the register to this descriptor;
+ *  - -EPERM: the policy refuses the CPU to this caller;
+ *  - -ENXIO: there is no such CPU, or it is offline or went offline;
+ *  - -EIO: the CPU refused the register (general protection fault);
+ *  - -ETIME: the CPU did not answer in time.
+ */
+struct cpupeek_op {
+	__u32 cpu;
+	__u16 kind;
+	__u16 flags;
+	__u32 reg;
+	__u32 subleaf;
+	__s32 status;
+	__u32 reserved;
+	__aligned_u64 tsc;
+	union {
+		__aligned_u64 value;
+		struct {
+			__u32 eax;
+			__u32 ebx;
+			__u32 ecx;
+			__u32 edx;
+		};
+	};
+};
+
+/* Feature bits, &struct cpupeek_info.features. */
+
+/* CPUPEEK_IOC_READ */
+#define CPUPEEK_FEATURE_READ	(1ULL << 0)
+/* CPUPEEK_IOC_BATCH */
+#define CPUPEEK_FEATURE_BATCH	(1ULL << 1)
+
+/**
+ * struct cpupeek_info - what this module can do here
+ * @size: out: size of this structure as the module knows it
+ * @reserved: out: 0
+ * @features: out: CPUPEEK_FEATURE_* bits
+ * @max_batch_ops: out: most operations in one batch
+ * @max_round_ops: out: most operations that one CPU performs with its
+ *	interrupts off at a stretch
+ * @nr_cpu_ids: out: CPU numbers are below this
+ * @tsc_khz: out: frequency of the time stamp counter in kHz, 0 if unknown
+ * @tsc_stable: out: 1 if the counters of all CPUs run at one constant rate and
+ *	are in step, so that @tsc of different CPUs may be compared; else 0
+ * @read_timeout_ms: out: how long CPUPEEK_IOC_READ waits at most
+ */
+struct cpupeek_info {
+	__u32 size;
+	__u32 reserved;
+	__aligned_u64 features;
+	__u32 max_batch_ops;
+	__u32 max_round_ops;
+	__u32 nr_cpu_ids;
+	__u32 tsc_khz;
+	__u32 tsc_stable;
+	__u32 read_timeout_ms;
+};
+
+/* Flags of a batch, &struct cpupeek_batch.flags. */
+
+/* Sleep until the answers are there, never spin. */
+#define CPUPEEK_BATCH_SLEEP	(1U << 0)
+/* Spin up to the ceiling before sleeping. */
+#define CPUPEEK_BATCH_SPIN	(1U << 1)
+/* Store each CPU's first and last time stamp at &struct cpupeek_batch.tsc. */
+#define CPUPEEK_BATCH_TSC_PAIR	(1U << 2)
+
+/**
+ * struct cpupeek_batch - many operations on many CPUs, all CPUs at once
+ * @size: in: size of this structure as the caller knows it
+ * @flags: in: CPUPEEK_BATCH_* bits; SLEEP and SPIN exclude each other
+ * @nr_ops: in: number of operations; 0 succeeds and does nothing
+ * @op_size: in: distance between operations in bytes, at least
+ *	sizeof(struct cpupeek_op) and a multiple of 8
+ * @timeout_ms: in: how long to wait for all of it, 0 for ever; what has not
+ *	been answered by then has the status -ETIME
+ * @reserved: must be 0
+ * @ops: in: address of the first &struct cpupeek_op
+ * @tsc: in: with %CPUPEEK_BATCH_TSC_PAIR the address of an array of
+ *	&struct cpupeek_tsc_pair, indexed by CPU number and as long as the
+ *	highest number among the operations asks for; else 0
+ */
+struct cpupeek_batch {
+	__u32 size;
+	__u32 flags;
+	__u32 nr_ops;
+	__u32 op_size;
+	__u32 timeout_ms;
+	__u32 reserved;
+	__aligned_u64 ops;
+	__aligned_u64 tsc;
+};
+
+/**
+ * struct cpupeek_tsc_pair - when a CPU worked on a batch
+ * @start: out: the CPU's time stamp counter before its first operation
+ * @end: out: the same after its last one
+ *
+ * Both are 0 for a CPU that the batch asked nothing of or that did not answer.
+ */
+struct cpupeek_tsc_pair {
+	__aligned_u64 start;
+	__aligned_u64 end;
+};
+
+#define CPUPEEK_IOC_INFO	_IOR(CPUPEEK_IOC_TYPE, 0x00, struct cpupeek_info)
+#define CPUPEEK_IOC_READ	_IOWR(CPUPEEK_IOC_TYPE, 0x01, struct cpupeek_op)
+#define CPUPEEK_IOC_BATCH	_IOW(CPUPEEK_IOC_TYPE, 0x02, struct cpupeek_batch)
+/* Numbers 0x03 to 0x1F of this type are cpupeek's too. */
+
+#endif /* _UAPI_LINUX_CPUPEEK_H */
