@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+
+// Made from include/uapi/linux/cpupeek.h by scripts/gen-bindings.
+
+pub const CPUPEEK_DEVICE: &::core::ffi::CStr = c"/dev/cpupeek";
+pub const CPUPEEK_IOC_TYPE: u32 = 208;
+pub const CPUPEEK_MSR: u32 = 1;
+pub const CPUPEEK_CPUID: u32 = 2;
+pub const CPUPEEK_OP_DISTURB: u32 = 1;
+pub const CPUPEEK_FEATURE_READ: u32 = 1;
+pub const CPUPEEK_FEATURE_BATCH: u32 = 2;
+pub const CPUPEEK_BATCH_SLEEP: u32 = 1;
+pub const CPUPEEK_BATCH_SPIN: u32 = 2;
+pub const CPUPEEK_BATCH_TSC_PAIR: u32 = 4;
+pub type __u16 = ::core::ffi::c_ushort;
+pub type __s32 = ::core::ffi::c_int;
+pub type __u32 = ::core::ffi::c_uint;
+pub type __u64 = ::core::ffi::c_ulonglong;
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cpupeek_op {
+    pub cpu: __u32,
+    pub kind: __u16,
+    pub flags: __u16,
+    pub reg: __u32,
+    pub subleaf: __u32,
+    pub status: __s32,
+    pub reserved: __u32,
+    pub tsc: __u64,
+    pub __bindgen_anon_1: cpupeek_op__bindgen_ty_1,
+}
+#[repr(C)]
+#[repr(align(8))]
+#[derive(Copy, Clone)]
+pub union cpupeek_op__bindgen_ty_1 {
+    pub value: __u64,
+    pub __bindgen_anon_1: cpupeek_op__bindgen_ty_1__bindgen_ty_1,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct cpupeek_op__bindgen_ty_1__bindgen_ty_1 {
+    pub eax: __u32,
+    pub ebx: __u32,
+    pub ecx: __u32,
+    pub edx: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cpupeek_op__bindgen_ty_1__bindgen_ty_1"]
+        [::core::mem::size_of::<cpupeek_op__bindgen_ty_1__bindgen_ty_1>() - 16usize];
+    ["Alignment of cpupeek_op__bindgen_ty_1__bindgen_ty_1"]
+        [::core::mem::align_of::<cpupeek_op__bindgen_ty_1__bindgen_ty_1>() - 4usize];
+    ["Offset of field: cpupeek_op__bindgen_ty_1__bindgen_ty_1::eax"]
+        [::core::mem::offset_of!(cpupeek_op__bindgen_ty_1__bindgen_ty_1, eax) - 0usize];
+    ["Offset of field: cpupeek_op__bindgen_ty_1__bindgen_ty_1::ebx"]
+        [::core::mem::offset_of!(cpupeek_op__bindgen_ty_1__bindgen_ty_1, ebx) - 4usize];
+    ["Offset of field: cpupeek_op__bindgen_ty_1__bindgen_ty_1::ecx"]
+        [::core::mem::offset_of!(cpupeek_op__bindgen_ty_1__bindgen_ty_1, ecx) - 8usize];
+    ["Offset of field: cpupeek_op__bindgen_ty_1__bindgen_ty_1::edx"]
+        [::core::mem::offset_of!(cpupeek_op__bindgen_ty_1__bindgen_ty_1, edx) - 12usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cpupeek_op__bindgen_ty_1"]
+        [::core::mem::size_of::<cpupeek_op__bindgen_ty_1>() - 16usize];
+    ["Alignment of cpupeek_op__bindgen_ty_1"]
+        [::core::mem::align_of::<cpupeek_op__bindgen_ty_1>() - 8usize];
+    ["Offset of field: cpupeek_op__bindgen_ty_1::value"]
+        [::core::mem::offset_of!(cpupeek_op__bindgen_ty_1, value) - 0usize];
+};
+impl Default for cpupeek_op__bindgen_ty_1 {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cpupeek_op"][::core::mem::size_of::<cpupeek_op>() - 48usize];
+    ["Alignment of cpupeek_op"][::core::mem::align_of::<cpupeek_op>() - 8usize];
+    ["Offset of field: cpupeek_op::cpu"][::core::mem::offset_of!(cpupeek_op, cpu) - 0usize];
+    ["Offset of field: cpupeek_op::kind"][::core::mem::offset_of!(cpupeek_op, kind) - 4usize];
+    ["Offset of field: cpupeek_op::flags"][::core::mem::offset_of!(cpupeek_op, flags) - 6usize];
+    ["Offset of field: cpupeek_op::reg"][::core::mem::offset_of!(cpupeek_op, reg) - 8usize];
+    ["Offset of field: cpupeek_op::subleaf"]
+        [::core::mem::offset_of!(cpupeek_op, subleaf) - 12usize];
+    ["Offset of field: cpupeek_op::status"][::core::mem::offset_of!(cpupeek_op, status) - 16usize];
+    ["Offset of field: cpupeek_op::reserved"]
+        [::core::mem::offset_of!(cpupeek_op, reserved) - 20usize];
+    ["Offset of field: cpupeek_op::tsc"][::core::mem::offset_of!(cpupeek_op, tsc) - 24usize];
+};
+impl Default for cpupeek_op {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[repr(align(8))]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct cpupeek_info {
+    pub size: __u32,
+    pub reserved: __u32,
+    pub features: __u64,
+    pub max_batch_ops: __u32,
+    pub max_round_ops: __u32,
+    pub nr_cpu_ids: __u32,
+    pub tsc_khz: __u32,
+    pub tsc_stable: __u32,
+    pub read_timeout_ms: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cpupeek_info"][::core::mem::size_of::<cpupeek_info>() - 40usize];
+    ["Alignment of cpupeek_info"][::core::mem::align_of::<cpupeek_info>() - 8usize];
+    ["Offset of field: cpupeek_info::size"][::core::mem::offset_of!(cpupeek_info, size) - 0usize];
+    ["Offset of field: cpupeek_info::reserved"]
+        [::core::mem::offset_of!(cpupeek_info, reserved) - 4usize];
+    ["Offset of field: cpupeek_info::features"]
+        [::core::mem::offset_of!(cpupeek_info, features) - 8usize];
+    ["Offset of field: cpupeek_info::max_batch_ops"]
+        [::core::mem::offset_of!(cpupeek_info, max_batch_ops) - 16usize];
+    ["Offset of field: cpupeek_info::max_round_ops"]
+        [::core::mem::offset_of!(cpupeek_info, max_round_ops) - 20usize];
+    ["Offset of field: cpupeek_info::nr_cpu_ids"]
+        [::core::mem::offset_of!(cpupeek_info, nr_cpu_ids) - 24usize];
+    ["Offset of field: cpupeek_info::tsc_khz"]
+        [::core::mem::offset_of!(cpupeek_info, tsc_khz) - 28usize];
+    ["Offset of field: cpupeek_info::tsc_stable"]
+        [::core::mem::offset_of!(cpupeek_info, tsc_stable) - 32usize];
+    ["Offset of field: cpupeek_info::read_timeout_ms"]
+        [::core::mem::offset_of!(cpupeek_info, read_timeout_ms) - 36usize];
+};
+#[repr(C)]
+#[repr(align(8))]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct cpupeek_batch {
+    pub size: __u32,
+    pub flags: __u32,
+    pub nr_ops: __u32,
+    pub op_size: __u32,
+    pub timeout_ms: __u32,
+    pub reserved: __u32,
+    pub ops: __u64,
+    pub tsc: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cpupeek_batch"][::core::mem::size_of::<cpupeek_batch>() - 40usize];
+    ["Alignment of cpupeek_batch"][::core::mem::align_of::<cpupeek_batch>() - 8usize];
+    ["Offset of field: cpupeek_batch::size"][::core::mem::offset_of!(cpupeek_batch, size) - 0usize];
+    ["Offset of field: cpupeek_batch::flags"]
+        [::core::mem::offset_of!(cpupeek_batch, flags) - 4usize];
+    ["Offset of field: cpupeek_batch::nr_ops"]
+        [::core::mem::offset_of!(cpupeek_batch, nr_ops) - 8usize];
+    ["Offset of field: cpupeek_batch::op_size"]
+        [::core::mem::offset_of!(cpupeek_batch, op_size) - 12usize];
+    ["Offset of field: cpupeek_batch::timeout_ms"]
+        [::core::mem::offset_of!(cpupeek_batch, timeout_ms) - 16usize];
+    ["Offset of field: cpupeek_batch::reserved"]
+        [::core::mem::offset_of!(cpupeek_batch, reserved) - 20usize];
+    ["Offset of field: cpupeek_batch::ops"][::core::mem::offset_of!(cpupeek_batch, ops) - 24usize];
+    ["Offset of field: cpupeek_batch::tsc"][::core::mem::offset_of!(cpupeek_batch, tsc) - 32usize];
+};
+#[repr(C)]
+#[repr(align(8))]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct cpupeek_tsc_pair {
+    pub start: __u64,
+    pub end: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cpupeek_tsc_pair"][::core::mem::size_of::<cpupeek_tsc_pair>() - 16usize];
+    ["Alignment of cpupeek_tsc_pair"][::core::mem::align_of::<cpupeek_tsc_pair>() - 8usize];
+    ["Offset of field: cpupeek_tsc_pair::start"]
+        [::core::mem::offset_of!(cpupeek_tsc_pair, start) - 0usize];
+    ["Offset of field: cpupeek_tsc_pair::end"]
+        [::core::mem::offset_of!(cpupeek_tsc_pair, end) - 8usize];
+};
+pub const CPUPEEK_CONST_CPU_SELF: __u32 = 4294967295;
+pub const CPUPEEK_CONST_IOC_INFO: __u32 = 2150158336;
+pub const CPUPEEK_CONST_IOC_READ: __u32 = 3224424449;
+pub const CPUPEEK_CONST_IOC_BATCH: __u32 = 1076416514;

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What bindgen reads to make tools/client/src/uapi.rs; see scripts/gen-bindings.
+ *
+ * bindgen does not evaluate the _IOR() family, nor ~0U as an unsigned number:
+ * constants let the C compiler do both.
+ */
+#include <linux/cpupeek.h>
+
+const __u32 CPUPEEK_CONST_CPU_SELF = CPUPEEK_CPU_SELF;
+const __u32 CPUPEEK_CONST_IOC_INFO = CPUPEEK_IOC_INFO;
+const __u32 CPUPEEK_CONST_IOC_READ = CPUPEEK_IOC_READ;
+const __u32 CPUPEEK_CONST_IOC_BATCH = CPUPEEK_IOC_BATCH;
