@@ -88,7 +88,8 @@ impl OpError {
         }
     }
 
-    fn words(self) -> &'static str {
+    /// The same for people, without the errno's name.
+    pub fn description(self) -> &'static str {
         match self {
             OpError::Malformed => "malformed operation",
             OpError::RegisterRefused => "policy: register not on the allowlist",
@@ -105,9 +106,9 @@ impl OpError {
 impl fmt::Display for OpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.errno_name(), self.errno()) {
-            (Some(name), _) => write!(f, "{} ({name})", self.words()),
-            (None, 0) => f.write_str(self.words()),
-            (None, errno) => write!(f, "{} {errno}", self.words()),
+            (Some(name), _) => write!(f, "{} ({name})", self.description()),
+            (None, 0) => f.write_str(self.description()),
+            (None, errno) => write!(f, "{} {errno}", self.description()),
         }
     }
 }
