@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What the guest finds in its root folder.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::cpio::Archive;
+use crate::error::{Context, Error, Result};
+use crate::host::{Host, Kernel};
+use crate::kmod;
+use crate::options::Options;
+
+const DIRECTORIES: &[(&str, u32)] = &[
+    ("/dev", 0o755),
+    ("/etc", 0o755),
+    ("/home/other", 0o755),
+    ("/home/user", 0o755),
+    ("/proc", 0o555),
+    ("/root", 0o755),
+    ("/run", 0o755),
+    ("/sys", 0o555),
+    ("/tmp", 0o1777),
+    ("/var/log", 0o755),
+];
+
+const PASSWD: &str = "\
+root:x:0:0:root:/root:/bin/sh
+daemon:x:1:1:daemon:/:/bin/false
+user:x:1000:1000:user:/home/user:/bin/sh
+other:x:1001:1001:other:/home/other:/bin/sh
+nobody:x:65534:65534:nobody:/:/bin/false
+";
+
+const GROUP: &str = "\
+root:x:0:
+daemon:x:1:
+cpupeek:x:900:user
+user:x:1000:
+other:x:1001:
+nogroup:x:65534:
+";
+
+/// The root folder with busybox and /init, before anything of this run.
+pub fn base(host: &Host, archive: &mut Archive, init: &str) -> Result<()> {
+    for (path, mode) in DIRECTORIES {
+        archive.directory(path, *mode)?;
+    }
+    archive.character_device("/dev/console", 0o600, (5, 1))?;
+    archive.character_device("/dev/null", 0o666, (1, 3))?;
+    archive.file("/etc/passwd", 0o644, PASSWD.as_bytes())?;
+    archive.file("/etc/group", 0o644, GROUP.as_bytes())?;
+    archive.file("/etc/hosts", 0o644, b"127.0.0.1 localhost guest\n")?;
+    let busybox = host.output_in_root(&["cat", "/usr/bin/busybox"])?;
+    archive.file("/bin/busybox", 0o755, &busybox)?;
+    for directory in ["/sbin", "/usr/bin", "/usr/sbin"] {
+        archive.symlink(directory, "/bin")?;
+    }
+    let source = host.repo.join("qemu/init").join(init);
+    archive.file("/init", 0o755, &read(&source)?)
+}
+
+/// What this run adds: the module, the command, the files to copy and the instructions for /init.
+pub fn contents(
+    host: &Host,
+    kernel: &Kernel,
+    options: &Options,
+    nonce: &str,
+    archive: &mut Archive,
+) -> Result<()> {
+    let mut modules = Vec::new();
+    if !options.kernel_modules.is_empty() {
+        for module in kmod::with_dependencies(host, kernel, &options.kernel_modules)? {
+            archive.file(&format!("/lib/kmod/{}", module.file), 0o644, &module.bytes)?;
+            modules.push(module.file);
+        }
+    }
+    if options.module {
+        let module = host.module(kernel, options.flavour)?;
+        archive.file("/lib/cpupeek.ko", 0o644, &read(&module)?)?;
+    }
+    match host.binary("cpupeek") {
+        Some(binary) => archive.file("/bin/cpupeek", 0o755, &read(&binary)?)?,
+        None if options.module => {
+            return Err(Error::new(
+                "the cpupeek command is not built: run 'make tools', or give --no-module",
+            ))
+        }
+        None => {}
+    }
+    for copy in &options.copies {
+        let metadata = fs::metadata(&copy.from)
+            .context(|| format!("read the --copy file '{}'", copy.from.display()))?;
+        if metadata.is_dir() {
+            return Err(Error::new(format!(
+                "--copy takes files, and '{}' is a directory",
+                copy.from.display()
+            )));
+        }
+        archive.file(&copy.to, metadata.permissions().mode(), &read(&copy.from)?)?;
+    }
+    let settings = [
+        ("NONCE", nonce.to_owned()),
+        (
+            "MODULE",
+            if options.module {
+                "/lib/cpupeek.ko"
+            } else {
+                ""
+            }
+            .to_owned(),
+        ),
+        ("MODULE_ARGS", options.module_args.clone()),
+        ("KERNEL_MODULES", modules.join(" ")),
+        (
+            "LEAK_SCAN",
+            if options.leak_scan { "1" } else { "" }.to_owned(),
+        ),
+    ];
+    let mut script = Vec::new();
+    for (name, value) in settings {
+        script.extend_from_slice(name.as_bytes());
+        script.push(b'=');
+        quote(OsStr::new(&value), &mut script);
+        script.push(b'\n');
+    }
+    archive.file("/etc/run.env", 0o644, &script)?;
+    let mut command = b"exec".to_vec();
+    for word in &options.command {
+        command.push(b' ');
+        quote(word, &mut command);
+    }
+    command.push(b'\n');
+    archive.file("/etc/run.command", 0o644, &command)
+}
+
+/// Reads a file that must be there.
+pub fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).context(|| format!("read '{}'", path.display()))
+}
+
+/// Quotes one word for a shell.
+fn quote(word: &OsStr, out: &mut Vec<u8>) {
+    out.push(b'\'');
+    for byte in word.as_bytes() {
+        match byte {
+            b'\'' => out.extend_from_slice(b"'\\''"),
+            _ => out.push(*byte),
+        }
+    }
+    out.push(b'\'');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_the_shell() {
+        for word in [
+            "plain",
+            "two words",
+            "it's",
+            "$HOME `x` \"y\" \\",
+            "",
+            "*\n?",
+        ] {
+            let mut script = b"printf %s ".to_vec();
+            quote(OsStr::new(word), &mut script);
+            let output = std::process::Command::new("sh")
+                .arg("-c")
+                .arg(OsStr::from_bytes(&script))
+                .output()
+                .unwrap();
+            assert_eq!(output.stdout, word.as_bytes());
+        }
+    }
+}

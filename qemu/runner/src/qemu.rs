@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+//! QEMU's command line.
+
+use std::path::Path;
+
+use crate::channel::Source;
+use crate::options::{Flavour, Options};
+
+/// How the CPU is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Emulated.
+    Tcg,
+    /// /dev/kvm of this host.
+    Kvm,
+    /// KVM in an emulated guest.
+    Nested,
+}
+
+/// The streams of the guest under test, in the order of their ports; the console is a serial port.
+pub const PORTS: &[Source] = &[Source::Control, Source::Out, Source::Err];
+
+/// What one QEMU is to run.
+pub struct Guest<'a> {
+    /// `-accel` and `-cpu`, and what depends on them.
+    pub accel: &'a [&'a str],
+    /// CPUs.
+    pub cpus: u32,
+    /// MiB.
+    pub memory: u32,
+    /// The kernel.
+    pub image: &'a Path,
+    /// Its initramfs.
+    pub initramfs: &'a Path,
+    /// Its command line.
+    pub append: &'a str,
+    /// The stream on the serial port.
+    pub console: Source,
+    /// The streams on virtio ports.
+    pub ports: &'a [Source],
+}
+
+/// The arguments of QEMU for `guest`, with the streams connected by `chardev`.
+pub fn arguments(guest: &Guest<'_>, chardev: impl Fn(Source) -> String) -> Vec<String> {
+    let mut words: Vec<String> = [
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-no-reboot",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let mut add = |name: &str, value: String| {
+        words.push(name.to_owned());
+        words.push(value);
+    };
+    for pair in guest.accel.chunks(2) {
+        if let [name, value] = pair {
+            add(name, (*value).to_owned());
+        }
+    }
+    add("-smp", guest.cpus.to_string());
+    add("-m", format!("{}M", guest.memory));
+    add("-kernel", guest.image.display().to_string());
+    add("-initrd", guest.initramfs.display().to_string());
+    add("-append", guest.append.to_owned());
+    add("-chardev", chardev(guest.console));
+    add("-serial", format!("chardev:{}", guest.console.name()));
+    add("-device", "virtio-serial-pci,max_ports=16".to_owned());
+    for port in guest.ports {
+        add("-chardev", chardev(*port));
+        add(
+            "-device",
+            format!("virtserialport,chardev={0},name=cpupeek.{0}", port.name()),
+        );
+    }
+    words
+}
+
+/// `-accel` and its kin for a guest that QEMU runs directly.
+pub fn accel(lane: Lane, options: &Options) -> Vec<&'static str> {
+    match lane {
+        Lane::Tcg if options.icount => vec![
+            "-machine",
+            "pc",
+            "-accel",
+            "tcg,thread=single",
+            "-icount",
+            "shift=0,sleep=off",
+            "-cpu",
+            "max",
+        ],
+        Lane::Tcg => vec![
+            "-machine",
+            "pc",
+            "-accel",
+            "tcg,thread=multi",
+            "-cpu",
+            "max",
+        ],
+        Lane::Kvm | Lane::Nested => vec![
+            "-machine",
+            "pc,kernel-irqchip=split",
+            "-accel",
+            "kvm",
+            "-cpu",
+            "host",
+        ],
+    }
+}
+
+/// The memory of the guest under test.
+pub fn memory(options: &Options) -> u32 {
+    let usual = match options.flavour {
+        Flavour::Debug => 1536,
+        Flavour::Stock | Flavour::Rt => 512,
+    };
+    // Per-CPU areas and stacks; KASAN's shadow makes them dearer.
+    let more = options.cpus.saturating_sub(8) * (usual / 64);
+    options.memory.unwrap_or(usual + more)
+}
+
+/// The kernel command line of the guest under test.
+pub fn append(options: &Options) -> String {
+    let mut words = vec![
+        "console=ttyS0,115200 earlyprintk=ttyS0,115200 printk.time=1 loglevel=7",
+        "panic=-1 oops=panic rdinit=/init",
+    ];
+    if options.flavour == Flavour::Debug {
+        words.push("panic_on_warn=1");
+    }
+    if !options.append.is_empty() {
+        words.push(&options.append);
+    }
+    words.join(" ")
+}
