@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! cpupeek: reads model-specific registers and CPUID leaves of any CPU, asleep.
+//!
+//! Data flows from top to bottom, and every layer knows only those under it:
+//!
+//! - [`device`]: open, ioctl, user memory; [`policy`]: may this descriptor read that register;
+//! - [`engine`]: plan, one slice and one call per CPU, wait, gather; [`stats`]: what it did;
+//! - [`kapi`]: thin wrappers over kernel C, and all of the `unsafe` code;
+//! - [`logic`]: what needs no kernel at all, tested on the host.
+
+mod device;
+mod engine;
+mod kapi;
+#[expect(unreachable_pub, reason = "a crate of its own on the host")]
+mod logic;
+mod policy;
+mod stats;
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+module! {
+    type: CpuPeek,
+    name: "cpupeek",
+    authors: ["The cpupeek developers"],
+    description: "Read MSRs and CPUID leaves of any CPU, asleep",
+    license: "GPL",
+    params: {
+        read_timeout_ms: u32 {
+            default: 1000,
+            description: "How long a single read waits at most, 1 to 3600000 ms (default 1000)",
+        },
+    },
+}
+
+/// The loaded module. Its fields are dropped in this order.
+#[pin_data]
+struct CpuPeek {
+    #[pin]
+    _device: kapi::misc::Registration<device::Descriptor>,
+    _engine: Drained,
+}
+
+/// The module's own reference to the engine.
+struct Drained(Arc<engine::Engine>);
+
+impl Drop for Drained {
+    fn drop(&mut self) {
+        // The device is gone, so that nothing is started any more.
+        self.0.drain();
+    }
+}
+
+impl kernel::InPlaceModule for CpuPeek {
+    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        pin_init::pin_init_scope(|| {
+            let timeout = *module_parameters::read_timeout_ms.value();
+            let engine = engine::Engine::new(timeout).inspect_err(|&error| {
+                if error == EINVAL {
+                    pr_err!("read_timeout_ms={timeout} is out of range, use 1 to 3600000\n");
+                }
+            })?;
+            Ok(try_pin_init!(Self {
+                _device <- kapi::misc::Registration::new(engine.clone()),
+                _engine: Drained(engine),
+            }? Error))
+        })
+    }
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The engine: plans operations, calls their CPUs, gathers the answers.
+
+mod batch;
+mod wait;
+
+pub(crate) use batch::{
+    Batch,
+    MAX_OPS as MAX_BATCH_OPS, //
+};
+use wait::Deadline;
+
+use crate::{
+    kapi::{
+        call_group::{
+            CallGroup,
+            Capacity,
+            Flight,
+            Work, //
+        },
+        reaper::Reaper,
+        regs,
+        task::etime,
+        uapi::{
+            Op,
+            CPUPEEK_MSR,
+            CPU_SELF, //
+        },
+    },
+    logic::{
+        plan,
+        round::Bound, //
+    },
+    stats::{
+        Counter,
+        Stats, //
+    },
+};
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        SpinLock, //
+    },
+};
+
+/// What the handlers do: read one register of their own CPU.
+pub(crate) struct ReadRegister;
+
+impl Work for ReadRegister {
+    type Op = Op;
+
+    fn perform(op: &mut Op) {
+        if u32::from(op.kind) == CPUPEEK_MSR {
+            let tsc = regs::rdtsc_ordered();
+            match regs::rdmsr(op.reg) {
+                Ok(value) => op.answer(tsc, [value as u32, (value >> 32) as u32, 0, 0]),
+                Err(error) => op.refuse(error),
+            }
+        } else {
+            let tsc = regs::rdtsc_ordered();
+            op.answer(tsc, regs::cpuid(op.reg, op.subleaf));
+        }
+    }
+}
+
+/// A group of register reads.
+pub(crate) type Group = CallGroup<ReadRegister>;
+
+/// A spare group of at most this size is kept with a descriptor, in bytes.
+const SPARE_SIZE: usize = 64 << 10;
+
+/// How long a single read may wait, in milliseconds.
+const READ_TIMEOUT_MS: core::ops::RangeInclusive<u64> = 1..=3_600_000;
+
+/// What all descriptors share.
+pub(crate) struct Engine {
+    reaper: Arc<Reaper>,
+    bound: Bound,
+    read_timeout_ms: Atomic<u32>,
+    /// Counts what this engine does.
+    pub(crate) stats: Stats,
+}
+
+impl Engine {
+    /// Makes an engine whose single reads wait for at most `read_timeout_ms`; [`EINVAL`] if that is
+    /// out of range.
+    pub(crate) fn new(read_timeout_ms: u32) -> Result<Arc<Self>> {
+        let engine = Self {
+            reaper: Reaper::new()?,
+            bound: Bound::new(regs::tsc_khz()),
+            read_timeout_ms: Atomic::new(0),
+            stats: Stats::new(),
+        };
+        engine.set_read_timeout_ms(read_timeout_ms.into())?;
+        Ok(Arc::new(engine, GFP_KERNEL)?)
+    }
+
+    /// Sets how long single reads wait from now on; [`EINVAL`] if that is out of range.
+    pub(crate) fn set_read_timeout_ms(&self, ms: u64) -> Result {
+        if !READ_TIMEOUT_MS.contains(&ms) {
+            return Err(EINVAL);
+        }
+        self.read_timeout_ms.store(ms as u32, Relaxed);
+        Ok(())
+    }
+
+    /// How long a single read waits at most, in milliseconds.
+    pub(crate) fn read_timeout_ms(&self) -> u32 {
+        self.read_timeout_ms.load(Relaxed)
+    }
+
+    /// Waits until nothing of the engine's runs any more. For module exit.
+    pub(crate) fn drain(&self) {
+        self.reaper.drain();
+    }
+
+    /// Reads one register, where `op` was checked. The answer is in `op`.
+    ///
+    /// [`ENOMEM`] if there is no memory to call another CPU; [`EINTR`] on a fatal signal.
+    pub(crate) fn read(&self, spare: &Spare, op: &mut Op) -> Result {
+        let local = regs::with_irqs_off(|here| {
+            if op.cpu == CPU_SELF {
+                op.cpu = here;
+            }
+            if op.cpu == here {
+                ReadRegister::perform(op);
+            }
+            op.cpu == here
+        });
+        if local {
+            self.stats.add(Counter::LocalOps, 1);
+            return Ok(());
+        }
+
+        let mut group = self.group(
+            spare,
+            Capacity {
+                slices: 1,
+                ops: 1,
+                index: 0,
+            },
+        )?;
+        op.refuse(ENXIO);
+        let memory = group.memory();
+        let (Some(plan), Some(slot)) = (memory.plan.first_mut(), memory.ops.first_mut()) else {
+            return Err(EINVAL);
+        };
+        *plan = plan::Slice {
+            cpu: op.cpu,
+            first: 0,
+            len: 1,
+        };
+        *slot = *op;
+
+        let mut flight = group.start(1).map_err(|(_, error)| error)?;
+        let result = self.fly(&mut flight, Deadline::after_ms(self.read_timeout_ms()));
+        if let Some(view) = flight.views().0.next() {
+            match view.done.first() {
+                Some(answer) => op.take_answer(answer),
+                None if view.lost => self.stats.add(Counter::Losses, 1),
+                None => {
+                    op.refuse(etime());
+                    self.stats.add(Counter::Timeouts, 1);
+                }
+            }
+        }
+        self.land(spare, flight);
+        result
+    }
+
+    /// A group with room for `capacity`: the descriptor's spare one if it is there and large enough.
+    fn group(&self, spare: &Spare, capacity: Capacity) -> Result<Group> {
+        if let Some(group) = spare.take() {
+            if group.holds(capacity) {
+                return Ok(group);
+            }
+        }
+        self.stats.add(Counter::Allocations, 1);
+        Group::new(capacity, self.bound, self.reaper.clone())
+    }
+
+    /// Calls the CPUs of a flight until all operations are through, the time is over, or a fatal
+    /// signal comes ([`EINTR`]).
+    fn fly(&self, flight: &mut Flight<ReadRegister>, deadline: Deadline) -> Result {
+        loop {
+            let calls = flight.dispatch();
+            self.stats.add(Counter::LocalOps, calls.local_ops.into());
+            if calls.called() {
+                self.stats.add(Counter::Rounds, 1);
+            }
+            if calls.remote != 0 {
+                self.stats.add(Counter::Interrupts, calls.remote.into());
+            }
+            if !self.wait(flight, deadline)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Ends a flight: keeps its memory for the descriptor's next call, or leaves it to the handlers
+    /// that still work on it.
+    fn land(&self, spare: &Spare, flight: Flight<ReadRegister>) {
+        match flight.into_group() {
+            Some(group) => self.keep(spare, group),
+            None => self.stats.add(Counter::Abandoned, 1),
+        }
+    }
+}
+
+/// A descriptor's memory for its next call to other CPUs.
+#[pin_data]
+pub(crate) struct Spare {
+    #[pin]
+    group: SpinLock<Option<Group>>,
+}
+
+impl Spare {
+    /// Without memory, until a call leaves some.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            group <- new_spinlock!(None, "cpupeek_spare"),
+        })
+    }
+
+    fn take(&self) -> Option<Group> {
+        self.group.lock().take()
+    }
+
+    /// The last one to come back stays; a larger one has come to stay if it is needed again.
+    fn put(&self, group: Group) {
+        let replaced = self.group.lock().replace(group);
+        drop(replaced);
+    }
+}

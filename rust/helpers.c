@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What is inline or a macro in the kernel's headers, as functions that Rust can
+ * call. bindgen reads this file; nothing else does. In alphabetical order.
+ */
+
+#include <linux/completion.h>
+#include <linux/cpumask.h>
+#include <linux/device.h>
+#include <linux/sched.h>
+#include <linux/sched/signal.h>
+#include <linux/smp.h>
+#include <linux/sysfs.h>
+#include <linux/workqueue.h>
+#include <asm/cpufeature.h>
+#include <asm/cpuid/api.h>
+#include <asm/msr.h>
+#include <asm/tsc.h>
+
+struct workqueue_struct *cpupeek_helper_alloc_workqueue(void)
+{
+	return alloc_workqueue("cpupeek", WQ_UNBOUND, 0);
+}
+
+void cpupeek_helper_cond_resched(void)
+{
+	cond_resched();
+}
+
+void cpupeek_helper_cpuid_count(u32 leaf, u32 subleaf, u32 *eax, u32 *ebx,
+				u32 *ecx, u32 *edx)
+{
+	cpuid_count(leaf, subleaf, eax, ebx, ecx, edx);
+}
+
+/*
+ * The online check is for uniprocessor kernels, whose call ignores the CPU's
+ * number. *local says whether the call needed no interrupt.
+ */
+int cpupeek_helper_csd_call(u32 cpu, call_single_data_t *csd, bool *local)
+{
+	int ret;
+
+	*local = false;
+	if (cpu >= nr_cpu_ids || !cpu_online(cpu))
+		return -ENXIO;
+
+	preempt_disable();
+	*local = cpu == smp_processor_id();
+	ret = smp_call_function_single_async(cpu, csd);
+	preempt_enable();
+	return ret;
+}
+
+bool cpupeek_helper_fatal_signal_pending(void)
+{
+	return fatal_signal_pending(current);
+}
+
+struct attribute *
+cpupeek_helper_init_device_attribute(struct device_attribute *attribute,
+				     const char *name,
+				     ssize_t (*show)(struct device *dev,
+						     struct device_attribute *attr,
+						     char *buf),
+				     ssize_t (*store)(struct device *dev,
+						      struct device_attribute *attr,
+						      const char *buf, size_t count))
+{
+	*attribute = (struct device_attribute){
+		.attr = { .name = name, .mode = store ? 0644 : 0444 },
+		.show = show,
+		.store = store,
+	};
+	sysfs_attr_init(&attribute->attr);
+	return &attribute->attr;
+}
+
+void cpupeek_helper_init_group(struct attribute_group *group,
+			       struct attribute **attributes)
+{
+	*group = (struct attribute_group){ .attrs = attributes };
+}
+
+void cpupeek_helper_init_csd(call_single_data_t *csd, smp_call_func_t func,
+			     void *info)
+{
+	INIT_CSD(csd, func, info);
+}
+
+void cpupeek_helper_local_irq_restore(unsigned long flags)
+{
+	local_irq_restore(flags);
+}
+
+unsigned long cpupeek_helper_local_irq_save(void)
+{
+	unsigned long flags;
+
+	local_irq_save(flags);
+	return flags;
+}
+
+void cpupeek_helper_queue_work(struct workqueue_struct *wq,
+			       struct work_struct *work)
+{
+	queue_work(wq, work);
+}
+
+int cpupeek_helper_rdmsrq_safe(u32 msr, u64 *value)
+{
+	return rdmsrq_safe(msr, value);
+}
+
+u64 cpupeek_helper_rdtsc(void)
+{
+	return rdtsc();
+}
+
+u64 cpupeek_helper_rdtsc_ordered(void)
+{
+	return rdtsc_ordered();
+}
+
+bool cpupeek_helper_tsc_stable(void)
+{
+	return boot_cpu_has(X86_FEATURE_CONSTANT_TSC) && !check_tsc_unstable();
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The bottom layer: thin wrappers over kernel C that the `kernel` crate does not have yet.
+//!
+//! All of the module's `unsafe` code is here, and nothing above this layer sees `bindings`.
+
+pub(crate) mod call_group;
+pub(crate) mod completion;
+pub(crate) mod csd;
+pub(crate) mod misc;
+pub(crate) mod reaper;
+pub(crate) mod regs;
+pub(crate) mod task;
+pub(crate) mod uapi;
+
+/// bindgen's view of `helpers.c`. Wrapped here, used nowhere else.
+#[expect(
+    clippy::all,
+    clippy::undocumented_unsafe_blocks,
+    unreachable_pub,
+    reason = "generated"
+)]
+mod helpers {
+    use kernel::bindings::*;
+    use kernel::ffi;
+
+    include!(concat!(env!("CPUPEEK_OBJ"), "/helpers_generated.rs"));
+}

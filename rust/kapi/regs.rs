@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Registers of the CPU that the code runs on, and its time.
+
+use super::helpers;
+use kernel::{
+    bindings,
+    prelude::*, //
+};
+
+/// Reads an MSR of this CPU. [`EIO`] if the CPU refuses it (general protection fault).
+///
+/// Intel SDM volume 2, RDMSR; AMD APM volume 3, RDMSR.
+pub(crate) fn rdmsr(reg: u32) -> Result<u64> {
+    let mut value = 0;
+    // SAFETY: `value` can be written. A fault is caught by the exception table, and reading a
+    // register that exists does not touch memory.
+    match unsafe { helpers::cpupeek_helper_rdmsrq_safe(reg, &mut value) } {
+        0 => Ok(value),
+        _ => Err(EIO),
+    }
+}
+
+/// Executes CPUID on this CPU: EAX, EBX, ECX and EDX of a leaf and subleaf.
+///
+/// Intel SDM volume 2, CPUID; AMD APM volume 3, appendix E.
+pub(crate) fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
+    let [mut eax, mut ebx, mut ecx, mut edx] = [0; 4];
+    // SAFETY: CPUID exists on every CPU that this kernel runs on, has no effect but its results,
+    // and these can be written.
+    unsafe {
+        helpers::cpupeek_helper_cpuid_count(
+            leaf, subleaf, &mut eax, &mut ebx, &mut ecx, &mut edx,
+        )
+    };
+    [eax, ebx, ecx, edx]
+}
+
+/// This CPU's time stamp counter, when all earlier instructions are through.
+pub(crate) fn rdtsc_ordered() -> u64 {
+    // SAFETY: Every CPU that this kernel runs on has RDTSC.
+    unsafe { helpers::cpupeek_helper_rdtsc_ordered() }
+}
+
+/// This CPU's time stamp counter, about now.
+pub(crate) fn rdtsc() -> u64 {
+    // SAFETY: Every CPU that this kernel runs on has RDTSC.
+    unsafe { helpers::cpupeek_helper_rdtsc() }
+}
+
+/// The frequency of the time stamp counter in kHz, 0 if the kernel does not know it.
+pub(crate) fn tsc_khz() -> u32 {
+    // SAFETY: `tsc_khz` is written while the kernel boots, and refined once by a store of the
+    // whole word.
+    unsafe { (&raw const bindings::tsc_khz).read_volatile() }
+}
+
+/// Whether the time stamp counters of all CPUs run at one constant rate, and are in step.
+pub(crate) fn tsc_stable() -> bool {
+    // SAFETY: Has no preconditions.
+    unsafe { helpers::cpupeek_helper_tsc_stable() }
+}
+
+/// Runs `f` with interrupts off, and so on one CPU, whose number it is given.
+pub(crate) fn with_irqs_off<R>(f: impl FnOnce(u32) -> R) -> R {
+    // SAFETY: Restored below with the same flags.
+    let flags = unsafe { helpers::cpupeek_helper_local_irq_save() };
+    let result = f(current_cpu());
+    // SAFETY: `flags` come from the matching save above.
+    unsafe { helpers::cpupeek_helper_local_irq_restore(flags) };
+    result
+}
+
+/// The number of the CPU that the caller is on, which may have changed when it returns.
+pub(crate) fn current_cpu() -> u32 {
+    kernel::cpu::CpuId::current().as_u32()
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! bindgen's view of `include/uapi/linux/cpupeek.h`, and what may be done with its bytes.
+
+use kernel::transmute::{
+    AsBytes,
+    FromBytes, //
+};
+
+#[expect(
+    clippy::all,
+    clippy::undocumented_unsafe_blocks,
+    dead_code,
+    non_camel_case_types,
+    unreachable_pub,
+    reason = "generated"
+)]
+mod generated {
+    use kernel::ffi;
+
+    include!(concat!(env!("CPUPEEK_OBJ"), "/uapi_generated.rs"));
+}
+
+pub(crate) use generated::*;
+pub(crate) use generated::CPUPEEK_CONST_CPU_SELF as CPU_SELF;
+pub(crate) use {
+    cpupeek_batch as Batch,
+    cpupeek_info as Info,
+    cpupeek_op as Op,
+    cpupeek_tsc_pair as TscPair, //
+};
+
+/// Reads and writes the bytes of ABI structures from and to user space.
+macro_rules! plain_bytes {
+    ($type:ty, $size:expr) => {
+        const _: () = assert!(size_of::<$type>() == $size);
+        // SAFETY: All fields are integers, for which every pattern is valid.
+        unsafe impl FromBytes for $type {}
+        // SAFETY: The fields add up to the size asserted above, so there is no padding.
+        unsafe impl AsBytes for $type {}
+    };
+}
+
+plain_bytes!(Op, 4 + 2 + 2 + 4 * 4 + 8 + 16);
+plain_bytes!(Info, 2 * 4 + 8 + 6 * 4);
+plain_bytes!(Batch, 6 * 4 + 2 * 8);
+plain_bytes!(TscPair, 2 * 8);
+
+// SAFETY: All fields are integers.
+unsafe impl pin_init::Zeroable for Op {}
+
+impl Op {
+    /// Stores the answer: status 0, the time stamp, and the four words of the value.
+    pub(crate) fn answer(&mut self, tsc: u64, [eax, ebx, ecx, edx]: [u32; 4]) {
+        self.status = 0;
+        self.tsc = tsc;
+        self.__bindgen_anon_1 = cpupeek_op__bindgen_ty_1 {
+            __bindgen_anon_1: cpupeek_op__bindgen_ty_1__bindgen_ty_1 { eax, ebx, ecx, edx },
+        };
+    }
+
+    /// Stores a negative errno as the status, and zeroes the answer.
+    pub(crate) fn refuse(&mut self, error: kernel::error::Error) {
+        self.answer(0, [0; 4]);
+        self.status = error.to_errno();
+    }
+
+    /// Takes the answer of `other`.
+    pub(crate) fn take_answer(&mut self, other: &Self) {
+        self.status = other.status;
+        self.tsc = other.tsc;
+        self.__bindgen_anon_1 = other.__bindgen_anon_1;
+    }
+}

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Pure logic: knows only `core`, so that it is unit-tested on the host.
+
+pub mod in_flight;
+pub mod plan;
+pub mod round;

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Statistics: what the engine has done since the module was loaded.
+
+use crate::kapi::regs;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+
+/// What is counted. Each is a read-only attribute of the device with the same name.
+#[derive(Clone, Copy, Debug)]
+#[repr(usize)]
+pub(crate) enum Counter {
+    /// Commands that read registers.
+    Calls,
+    /// Operations in them, refused ones included.
+    Ops,
+    /// Calls queued on other CPUs. Each is one interrupt, or none if the target was idling in a
+    /// state that polls.
+    Interrupts,
+    /// Operations performed on the caller's own CPU, without an interrupt.
+    LocalOps,
+    /// Rounds: times that a set of CPUs was called together.
+    Rounds,
+    /// Waits that slept.
+    Sleeps,
+    /// Operations that were not answered in time.
+    Timeouts,
+    /// Operations on CPUs that were not there, or went away.
+    Losses,
+    /// Allocations made to call other CPUs.
+    Allocations,
+    /// Callers that walked away from calls in flight.
+    Abandoned,
+}
+
+impl Counter {
+    const COUNT: usize = Self::Abandoned as usize + 1;
+}
+
+/// As many copies of the counters as keep CPUs off each other's cache lines on small machines, and
+/// rarely on each other's on large ones.
+const SHARDS: usize = 16;
+
+#[repr(align(64))]
+struct Shard([Atomic<u64>; Counter::COUNT]);
+
+/// The counters.
+pub(crate) struct Stats([Shard; SHARDS]);
+
+impl Stats {
+    /// All zero.
+    pub(crate) const fn new() -> Self {
+        const ZERO: Atomic<u64> = Atomic::new(0);
+        const SHARD: Shard = Shard([ZERO; Counter::COUNT]);
+        Self([SHARD; SHARDS])
+    }
+
+    /// Adds `n` to a counter.
+    pub(crate) fn add(&self, counter: Counter, n: u64) {
+        let shard = &self.0[regs::current_cpu() as usize % SHARDS];
+        shard.0[counter as usize].add(n, Relaxed);
+    }
+
+    /// The value of a counter.
+    pub(crate) fn get(&self, counter: Counter) -> u64 {
+        let shards = self.0.iter();
+        shards.fold(0, |sum, shard| {
+            sum.wrapping_add(shard.0[counter as usize].load(Relaxed))
+        })
+    }
+}
