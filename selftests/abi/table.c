@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Prints where every field of the ABI is, as this compiler lays it out, and
+ * what every constant is. Compiles as C90 and as C++98; see run.
+ */
+#include <linux/cpupeek.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#define STRUCT(type) \
+	printf("%s size %lu align %lu\n", #type, \
+	       (unsigned long)sizeof(struct type), \
+	       (unsigned long)__alignof__(struct type))
+
+#define FIELD(type, field) \
+	printf("%s.%s at %lu %c%lu\n", #type, #field, \
+	       (unsigned long)offsetof(struct type, field), \
+	       (__typeof__(((struct type *)NULL)->field))-1 < 1 ? 's' : 'u', \
+	       (unsigned long)sizeof(((struct type *)NULL)->field) * 8)
+
+#define CONSTANT(name) \
+	printf("%s 0x%llx\n", #name, (unsigned long long)(name))
+
+static void op(void)
+{
+	STRUCT(cpupeek_op);
+	FIELD(cpupeek_op, cpu);
+	FIELD(cpupeek_op, kind);
+	FIELD(cpupeek_op, flags);
+	FIELD(cpupeek_op, reg);
+	FIELD(cpupeek_op, subleaf);
+	FIELD(cpupeek_op, status);
+	FIELD(cpupeek_op, reserved);
+	FIELD(cpupeek_op, tsc);
+	FIELD(cpupeek_op, value);
+	FIELD(cpupeek_op, eax);
+	FIELD(cpupeek_op, ebx);
+	FIELD(cpupeek_op, ecx);
+	FIELD(cpupeek_op, edx);
+}
+
+static void info(void)
+{
+	STRUCT(cpupeek_info);
+	FIELD(cpupeek_info, size);
+	FIELD(cpupeek_info, reserved);
+	FIELD(cpupeek_info, features);
+	FIELD(cpupeek_info, max_batch_ops);
+	FIELD(cpupeek_info, max_round_ops);
+	FIELD(cpupeek_info, nr_cpu_ids);
+	FIELD(cpupeek_info, tsc_khz);
+	FIELD(cpupeek_info, tsc_stable);
+	FIELD(cpupeek_info, read_timeout_ms);
+}
+
+static void batch(void)
+{
+	STRUCT(cpupeek_batch);
+	FIELD(cpupeek_batch, size);
+	FIELD(cpupeek_batch, flags);
+	FIELD(cpupeek_batch, nr_ops);
+	FIELD(cpupeek_batch, op_size);
+	FIELD(cpupeek_batch, timeout_ms);
+	FIELD(cpupeek_batch, reserved);
+	FIELD(cpupeek_batch, ops);
+	FIELD(cpupeek_batch, tsc);
+
+	STRUCT(cpupeek_tsc_pair);
+	FIELD(cpupeek_tsc_pair, start);
+	FIELD(cpupeek_tsc_pair, end);
+}
+
+static void constants(void)
+{
+	printf("CPUPEEK_DEVICE %s\n", CPUPEEK_DEVICE);
+	CONSTANT(CPUPEEK_IOC_TYPE);
+	CONSTANT(CPUPEEK_IOC_INFO);
+	CONSTANT(CPUPEEK_IOC_READ);
+	CONSTANT(CPUPEEK_IOC_BATCH);
+	CONSTANT(CPUPEEK_MSR);
+	CONSTANT(CPUPEEK_CPUID);
+	CONSTANT(CPUPEEK_CPU_SELF);
+	CONSTANT(CPUPEEK_OP_DISTURB);
+	CONSTANT(CPUPEEK_FEATURE_READ);
+	CONSTANT(CPUPEEK_FEATURE_BATCH);
+	CONSTANT(CPUPEEK_BATCH_SLEEP);
+	CONSTANT(CPUPEEK_BATCH_SPIN);
+	CONSTANT(CPUPEEK_BATCH_TSC_PAIR);
+}
+
+int main(void)
+{
+	op();
+	info();
+	batch();
+	constants();
+	return 0;
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Prints where every field of the ABI is, as this compiler lays it out, and
+//! what every constant is: the same table as `table.c`, from the bindings.
+
+#![allow(unused_unsafe)] // Only fields of unions need it.
+
+use core::any::type_name;
+use core::mem::{align_of, offset_of, size_of};
+use cpupeek_client::uapi::*;
+
+/// What a field that `project` finds in a `T` is: its type as the table has it.
+fn kind<T, F>(_project: fn(&T) -> &F) -> String {
+    type_name::<F>().replace('i', "s")
+}
+
+macro_rules! structure {
+    ($type:ident: $($field:ident $(in $($outer:ident).+)?),+) => {
+        println!(
+            concat!(stringify!($type), " size {} align {}"),
+            size_of::<$type>(),
+            align_of::<$type>()
+        );
+        $(println!(
+            concat!(stringify!($type), ".", stringify!($field), " at {} {}"),
+            offset_of!($type, $($($outer.)+)? $field),
+            // SAFETY: The function is never called; it only has a type.
+            kind(|it: &$type| unsafe { &it.$($($outer.)+)? $field }),
+        );)+
+    };
+}
+
+macro_rules! constants {
+    ($($name:ident $(= $value:ident)?),+) => {
+        $(println!(concat!(stringify!($name), " {:#x}"), constants!(@ $name $($value)?));)+
+    };
+    (@ $name:ident) => { $name };
+    (@ $name:ident $value:ident) => { $value };
+}
+
+fn main() {
+    structure!(cpupeek_op:
+        cpu, kind, flags, reg, subleaf, status, reserved, tsc,
+        value in __bindgen_anon_1,
+        eax in __bindgen_anon_1.__bindgen_anon_1,
+        ebx in __bindgen_anon_1.__bindgen_anon_1,
+        ecx in __bindgen_anon_1.__bindgen_anon_1,
+        edx in __bindgen_anon_1.__bindgen_anon_1);
+    structure!(cpupeek_info:
+        size, reserved, features, max_batch_ops, max_round_ops, nr_cpu_ids, tsc_khz, tsc_stable,
+        read_timeout_ms);
+    structure!(cpupeek_batch:
+        size, flags, nr_ops, op_size, timeout_ms, reserved, ops, tsc);
+    structure!(cpupeek_tsc_pair: start, end);
+
+    println!("CPUPEEK_DEVICE {}", CPUPEEK_DEVICE.to_string_lossy());
+    constants!(
+        CPUPEEK_IOC_TYPE,
+        CPUPEEK_IOC_INFO = CPUPEEK_CONST_IOC_INFO,
+        CPUPEEK_IOC_READ = CPUPEEK_CONST_IOC_READ,
+        CPUPEEK_IOC_BATCH = CPUPEEK_CONST_IOC_BATCH,
+        CPUPEEK_MSR,
+        CPUPEEK_CPUID,
+        CPUPEEK_CPU_SELF = CPUPEEK_CONST_CPU_SELF,
+        CPUPEEK_OP_DISTURB,
+        CPUPEEK_FEATURE_READ,
+        CPUPEEK_FEATURE_BATCH,
+        CPUPEEK_BATCH_SLEEP,
+        CPUPEEK_BATCH_SPIN,
+        CPUPEEK_BATCH_TSC_PAIR
+    );
+}
