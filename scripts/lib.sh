@@ -36,12 +36,13 @@ need_space() {
 		die "$3 needs $2 GiB, and $1 has $free GiB free: make room there, or set ${4:-CPUPEEK_CACHE} to a folder on another disk"
 }
 
-# Holds the lock NAME until this process ends.
+# lock NAME [FD]: holds the lock until FD is closed or this process ends.
 lock() {
-	exec 9>"$CACHE/lock/$1"
-	flock -n 9 && return
+	local fd=${2:-9}
+	eval "exec $fd>\"\$CACHE/lock/\$1\""
+	flock -n "$fd" && return
 	say "waiting for another run that is making the same thing ($1)"
-	flock 9
+	flock "$fd"
 }
 
 # step N/M SECONDS TEXT COMMAND...: runs COMMAND with its output in a log and shows that it goes on.
@@ -52,13 +53,13 @@ step() {
 	STEP_LOG=$CACHE/log/$(basename "$0")-$$-${count%%/*}.log
 	say "$count $text, about $about s"
 	(
-		exec 9>&-
+		exec 8>&- 9>&-
 		while sleep 15 && kill -0 $$ 2>/dev/null; do
 			say "    $((SECONDS - start)) s of about $about s"
 		done
 	) &
 	ticker=$!
-	"$@" >"$STEP_LOG" 2>&1 9>&- || status=$?
+	"$@" >"$STEP_LOG" 2>&1 8>&- 9>&- || status=$?
 	kill "$ticker" 2>/dev/null
 	wait "$ticker" 2>/dev/null || true
 	[ $status -ne 0 ] || rm -f "$STEP_LOG"
@@ -135,10 +136,15 @@ apt_proxies() {
 	done
 }
 
+# A key of 12 digits for what files say, their comments apart, and for standard input.
+key_of() {
+	{ grep -hv '^[[:space:]]*\(#.*\)\{0,1\}$' "$@" && cat; } | sha256sum | cut -c1-12
+}
+
 # Where the tool root of a line is, whether it exists or not: its name says what went into it.
 root_path() {
 	local key
 	line_settings "$1"
-	key=$({ cat "$TOP/scripts/toolroot" && echo "$SUITE" "$GCC" "$TOOL_PACKAGES"; } | sha256sum)
-	echo "$CACHE/root/$1-${key:0:12}"
+	key=$(echo "$SUITE" "$GCC" "$TOOL_PACKAGES" | key_of "$TOP/scripts/toolroot")
+	echo "$CACHE/root/$1-$key"
 }
