@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# What a person types. How the module is built stands in Kbuild, and what each step does in scripts/.
+
+# The Debian kernel line (see scripts/versions) and its flavour: cloud, rt or debug.
+KERNEL ?= forky
+FLAVOUR ?= cloud
+# Length of the soaks, in seconds.
+SOAK ?= 5
+SOAK_FULL ?= 600
+export SOAK
+
+.NOTPARALLEL:
+.PHONY: all module install rust-analyzer tools demo test check soak lint hooks clean help
+
+## cpupeek: what make can do. KERNEL= and FLAVOUR= choose another kernel (scripts/versions, cloud|rt|debug).
+##
+##   make demo                 boots Debian's own kernel in QEMU and shows the cpupeek command
+##   make test                 host tests, and the selftests in a guest
+##   make check                test, linters, debug kernel, rt kernel, second kernel line
+##   make soak                 all of it with soaks at full length (SOAK_FULL= seconds)
+##   make lint                 the linters alone
+##   make [module]             the module, to build/RELEASE/cpupeek.ko; CLIPPY=1 lints it instead
+##   make tools                the command and what the tests need
+##   make KDIR=TREE            the module for a kernel tree of your own, with your own tools
+##   make KDIR=TREE install    and into /lib/modules (INSTALL_MOD_PATH= for elsewhere)
+##   make rust-analyzer        rust-project.json for editors
+##   make hooks                offers the quick linters to git as a commit hook
+##   make clean                removes what was built here; the cache stays
+all: module
+
+# With KDIR, the tree is somebody's own, and so are the tools on PATH.
+ifdef KDIR
+
+override KDIR := $(abspath $(KDIR))
+kdir_out = $(CURDIR)/build/$(kdir_release)/module
+kdir_make = $(MAKE) -C $(KDIR) M=$(CURDIR) MO=$(kdir_out)
+kdir_release = $(shell cat $(KDIR)/include/config/kernel.release)
+
+module:
+	@scripts/check-kdir $(KDIR) >/dev/null
+	@mkdir -p $(kdir_out)
+	+$(kdir_make) modules
+	@cp $(kdir_out)/cpupeek.ko build/$(kdir_release)/
+	@echo "built build/$(kdir_release)/cpupeek.ko"
+
+install: module
+	+$(kdir_make) modules_install
+
+rust-analyzer: module
+	@scripts/rust-analyzer $(KDIR)
+
+else
+
+module:
+	@scripts/module $(KERNEL) $(FLAVOUR) $(if $(CLIPPY),CLIPPY=$(CLIPPY))
+
+install:
+	@echo "cpupeek: say for which kernel: make KDIR=<a built kernel tree with CONFIG_RUST=y> install" >&2
+	@false
+
+rust-analyzer:
+	@KERNEL=$(KERNEL) FLAVOUR=$(FLAVOUR) scripts/rust-analyzer
+
+endif
+
+tools:
+	@scripts/in-root $(KERNEL) -- cargo build --quiet --release --locked --workspace
+
+demo: module tools
+	@KERNEL=$(KERNEL) qemu/run --smp 4 --copy scripts/demo.sh:/root/demo -- sh /root/demo
+
+test:
+	@scripts/check host abi stock kvm
+
+check:
+	@scripts/check
+
+soak:
+	@SOAK=$(SOAK_FULL) scripts/check
+
+lint:
+	@scripts/lint
+
+hooks:
+	git config core.hooksPath scripts/hooks
+
+clean:
+	rm -rf build target rust-project.json
+
+help:
+	@sed -n 's/^##//p' Makefile
