@@ -33,6 +33,14 @@ module! {
             default: 1000,
             description: "How long a single read waits at most, 1 to 3600000 ms (default 1000)",
         },
+        spin_min_us: u32 {
+            default: 0,
+            description: "How long callers spin at least before they sleep, 0 to 10000 us (default 0)",
+        },
+        spin_max_us: u32 {
+            default: 100,
+            description: "How long callers spin at most, 0 to 10000 us, 0 for never (default 100)",
+        },
     },
 }
 
@@ -57,10 +65,14 @@ impl Drop for Drained {
 impl kernel::InPlaceModule for CpuPeek {
     fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
         pin_init::pin_init_scope(|| {
-            let timeout = *module_parameters::read_timeout_ms.value();
-            let engine = engine::Engine::new(timeout).inspect_err(|&error| {
+            let settings = engine::Settings {
+                read_timeout_ms: *module_parameters::read_timeout_ms.value(),
+                spin_min_us: *module_parameters::spin_min_us.value(),
+                spin_max_us: *module_parameters::spin_max_us.value(),
+            };
+            let engine = engine::Engine::new(settings).inspect_err(|&error| {
                 if error == EINVAL {
-                    pr_err!("read_timeout_ms={timeout} is out of range, use 1 to 3600000\n");
+                    pr_err!("a parameter is out of range (see modinfo): {settings:?}\n");
                 }
             })?;
             Ok(try_pin_init!(Self {

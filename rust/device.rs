@@ -6,6 +6,7 @@ use crate::{
     engine::{
         Batch,
         Engine,
+        Manner,
         Spare,
         MAX_BATCH_OPS, //
     },
@@ -67,6 +68,16 @@ macro_rules! counters {
                 |engine: &Arc<Engine>| engine.read_timeout_ms().into(),
                 |engine: &Arc<Engine>, ms| engine.set_read_timeout_ms(ms),
             ),
+            Attribute::rw(
+                c"spin_min_us",
+                |engine: &Arc<Engine>| engine.spin_us().0.into(),
+                |engine: &Arc<Engine>, us| engine.set_spin_min_us(us),
+            ),
+            Attribute::rw(
+                c"spin_max_us",
+                |engine: &Arc<Engine>| engine.spin_us().1.into(),
+                |engine: &Arc<Engine>, us| engine.set_spin_max_us(us),
+            ),
         ]
     };
 }
@@ -81,6 +92,8 @@ impl Device for Descriptor {
         c"local_ops" => LocalOps,
         c"rounds" => Rounds,
         c"sleeps" => Sleeps,
+        c"spins" => Spins,
+        c"preempted" => Preempted,
         c"timeouts" => Timeouts,
         c"losses" => Losses,
         c"allocations" => Allocations,
@@ -146,7 +159,11 @@ impl Descriptor {
         if (header.size as usize) < size_of::<uapi::Batch>() {
             return Err(EINVAL);
         }
-        check_rest(arg, header.size as usize, size_of::<uapi::Batch>().max(size))?;
+        check_rest(
+            arg,
+            header.size as usize,
+            size_of::<uapi::Batch>().max(size),
+        )?;
 
         let known =
             uapi::CPUPEEK_BATCH_SLEEP | uapi::CPUPEEK_BATCH_SPIN | uapi::CPUPEEK_BATCH_TSC_PAIR;
@@ -178,6 +195,11 @@ impl Descriptor {
                 count,
                 stride,
                 timeout_ms: header.timeout_ms,
+                manner: match header.flags & waiting {
+                    uapi::CPUPEEK_BATCH_SLEEP => Manner::Sleep,
+                    uapi::CPUPEEK_BATCH_SPIN => Manner::Spin,
+                    _ => Manner::Adaptive,
+                },
                 tsc: with_tsc.then(|| UserPtr::from_addr(header.tsc as usize)),
             },
         )

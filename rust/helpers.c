@@ -88,6 +88,12 @@ void cpupeek_helper_init_csd(call_single_data_t *csd, smp_call_func_t func,
 	INIT_CSD(csd, func, info);
 }
 
+/* need_resched() alone does not see the lazy kind. */
+bool cpupeek_helper_is_resched_wanted(void)
+{
+	return need_resched() || test_thread_flag(TIF_NEED_RESCHED_LAZY);
+}
+
 void cpupeek_helper_local_irq_restore(unsigned long flags)
 {
 	local_irq_restore(flags);
@@ -125,4 +131,9 @@ u64 cpupeek_helper_rdtsc_ordered(void)
 bool cpupeek_helper_tsc_stable(void)
 {
 	return boot_cpu_has(X86_FEATURE_CONSTANT_TSC) && !check_tsc_unstable();
+}
+
+bool cpupeek_helper_vcpu_is_preempted(u32 cpu)
+{
+	return cpu < nr_cpu_ids && vcpu_is_preempted(cpu);
 }

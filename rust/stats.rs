@@ -25,6 +25,10 @@ pub(crate) enum Counter {
     Rounds,
     /// Waits that slept.
     Sleeps,
+    /// Waits that spun, and did not need to sleep.
+    Spins,
+    /// Spins given up because a target's virtual CPU was not running.
+    Preempted,
     /// Operations that were not answered in time.
     Timeouts,
     /// Operations on CPUs that were not there, or went away.

@@ -6,6 +6,7 @@ use super::{
     wait::Deadline,
     Engine,
     Group,
+    Manner,
     ReadRegister,
     Spare, //
 };
@@ -51,6 +52,8 @@ pub(crate) struct Batch {
     pub(crate) stride: usize,
     /// How long to wait, 0 for ever.
     pub(crate) timeout_ms: u32,
+    /// How to wait.
+    pub(crate) manner: Manner,
     /// Address of the time stamp pairs, in user space.
     pub(crate) tsc: Option<UserPtr>,
 }
@@ -117,7 +120,11 @@ impl Engine {
         };
         let mut flight = group.start(used).map_err(|(_, error)| error)?;
         let result = self
-            .fly(&mut flight, Deadline::after_ms(batch.timeout_ms))
+            .fly(
+                &mut flight,
+                Deadline::after_ms(batch.timeout_ms),
+                batch.manner,
+            )
             .and_then(|()| self.gather(batch, &mut flight));
         self.land(spare, flight);
         result

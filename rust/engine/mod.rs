@@ -9,7 +9,11 @@ pub(crate) use batch::{
     Batch,
     MAX_OPS as MAX_BATCH_OPS, //
 };
-use wait::Deadline;
+pub(crate) use wait::Manner;
+use wait::{
+    Deadline,
+    Spinning, //
+};
 
 use crate::{
     kapi::{
@@ -79,26 +83,38 @@ const SPARE_SIZE: usize = 64 << 10;
 /// How long a single read may wait, in milliseconds.
 const READ_TIMEOUT_MS: core::ops::RangeInclusive<u64> = 1..=3_600_000;
 
+/// What the engine is made with: the module's parameters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// How long a single read waits at most.
+    pub(crate) read_timeout_ms: u32,
+    /// How long callers spin at least.
+    pub(crate) spin_min_us: u32,
+    /// How long callers spin at most.
+    pub(crate) spin_max_us: u32,
+}
+
 /// What all descriptors share.
 pub(crate) struct Engine {
     reaper: Arc<Reaper>,
     bound: Bound,
     read_timeout_ms: Atomic<u32>,
+    spinning: Spinning,
     /// Counts what this engine does.
     pub(crate) stats: Stats,
 }
 
 impl Engine {
-    /// Makes an engine whose single reads wait for at most `read_timeout_ms`; [`EINVAL`] if that is
-    /// out of range.
-    pub(crate) fn new(read_timeout_ms: u32) -> Result<Arc<Self>> {
+    /// Makes an engine; [`EINVAL`] if a setting is out of range.
+    pub(crate) fn new(settings: Settings) -> Result<Arc<Self>> {
         let engine = Self {
             reaper: Reaper::new()?,
             bound: Bound::new(regs::tsc_khz()),
             read_timeout_ms: Atomic::new(0),
+            spinning: Spinning::new(settings.spin_min_us, settings.spin_max_us)?,
             stats: Stats::new(),
         };
-        engine.set_read_timeout_ms(read_timeout_ms.into())?;
+        engine.set_read_timeout_ms(settings.read_timeout_ms.into())?;
         Ok(Arc::new(engine, GFP_KERNEL)?)
     }
 
@@ -114,6 +130,21 @@ impl Engine {
     /// How long a single read waits at most, in milliseconds.
     pub(crate) fn read_timeout_ms(&self) -> u32 {
         self.read_timeout_ms.load(Relaxed)
+    }
+
+    /// How long callers spin at least and at most, in microseconds.
+    pub(crate) fn spin_us(&self) -> (u32, u32) {
+        (self.spinning.floor_us(), self.spinning.ceiling_us())
+    }
+
+    /// Sets how long callers spin at least; [`EINVAL`] if that is out of range.
+    pub(crate) fn set_spin_min_us(&self, us: u64) -> Result {
+        self.spinning.set_floor_us(us)
+    }
+
+    /// Sets how long callers spin at most, 0 for never; [`EINVAL`] if that is out of range.
+    pub(crate) fn set_spin_max_us(&self, us: u64) -> Result {
+        self.spinning.set_ceiling_us(us)
     }
 
     /// Waits until nothing of the engine's runs any more. For module exit.
@@ -160,7 +191,8 @@ impl Engine {
         *slot = *op;
 
         let mut flight = group.start(1).map_err(|(_, error)| error)?;
-        let result = self.fly(&mut flight, Deadline::after_ms(self.read_timeout_ms()));
+        let deadline = Deadline::after_ms(self.read_timeout_ms());
+        let result = self.fly(&mut flight, deadline, Manner::Adaptive);
         if let Some(view) = flight.views().0.next() {
             match view.done.first() {
                 Some(answer) => op.take_answer(answer),
@@ -188,7 +220,7 @@ impl Engine {
 
     /// Calls the CPUs of a flight until all operations are through, the time is over, or a fatal
     /// signal comes ([`EINTR`]).
-    fn fly(&self, flight: &mut Flight<ReadRegister>, deadline: Deadline) -> Result {
+    fn fly(&self, flight: &mut Flight<ReadRegister>, deadline: Deadline, manner: Manner) -> Result {
         loop {
             let calls = flight.dispatch();
             self.stats.add(Counter::LocalOps, calls.local_ops.into());
@@ -198,7 +230,7 @@ impl Engine {
             if calls.remote != 0 {
                 self.stats.add(Counter::Interrupts, calls.remote.into());
             }
-            if !self.wait(flight, deadline)? {
+            if !self.wait(flight, deadline, manner)? {
                 return Ok(());
             }
         }

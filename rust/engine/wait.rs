@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Waiting for answers.
+//! Waiting for answers: spinning while that is likely to suffice, then sleeping.
 
 use super::{
     Engine,
@@ -10,12 +10,23 @@ use crate::{
     kapi::{
         call_group::Flight,
         completion::Waited,
+        regs,
         task, //
+    },
+    logic::budget::{
+        Budget,
+        Limits, //
     },
     stats::Counter, //
 };
 use kernel::{
+    cpu::nr_cpu_ids,
     prelude::*,
+    processor::cpu_relax,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    },
     time::{
         msecs_to_jiffies,
         Jiffies, //
@@ -30,17 +41,122 @@ impl Deadline {
     /// `ms` from now, and not earlier; never if that is 0.
     pub(super) fn after_ms(ms: u32) -> Self {
         // The present jiffy is partly over.
-        Self((ms != 0).then(|| {
-            task::jiffies()
-                .wrapping_add(msecs_to_jiffies(ms))
-                .wrapping_add(1)
-        }))
+        let after = |ms| {
+            let jiffies = msecs_to_jiffies(ms).wrapping_add(1);
+            task::jiffies().wrapping_add(jiffies)
+        };
+        Self((ms != 0).then(|| after(ms)))
     }
 
-    /// How long until then; 0 if it is over.
+    /// How long until then; 0 if it is over, `None` if it never is.
     fn left(self) -> Option<Jiffies> {
         let left = self.0?.wrapping_sub(task::jiffies());
         Some(if left as isize > 0 { left } else { 0 })
+    }
+
+    fn is_over(self) -> bool {
+        self.left() == Some(0)
+    }
+}
+
+/// How a caller wants to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Spin as long as it is likely to suffice.
+    Adaptive,
+    /// Never spin.
+    Sleep,
+    /// Spin up to the ceiling.
+    Spin,
+}
+
+/// Longest time that the spinning may be set to, in microseconds.
+const SPIN_MAX_US: u64 = 10_000;
+
+/// What is known of how long answers take, by target.
+pub(super) struct Spinning {
+    /// Words of [`Budget`]; 0 while nothing is known. One for each CPU, for calls to that CPU alone,
+    /// and one for each power of two, for calls to about that many CPUs.
+    budgets: KVVec<Atomic<u32>>,
+    floor_us: Atomic<u32>,
+    ceiling_us: Atomic<u32>,
+    tsc_khz: u32,
+}
+
+impl Spinning {
+    /// Knows nothing yet. The limits are in microseconds; [`EINVAL`] if they are out of range.
+    pub(super) fn new(floor_us: u32, ceiling_us: u32) -> Result<Self> {
+        let count = nr_cpu_ids().saturating_add(u32::BITS) as usize;
+        let mut budgets = KVVec::with_capacity(count, GFP_KERNEL)?;
+        for _ in 0..count {
+            budgets.push(Atomic::new(0), GFP_KERNEL)?;
+        }
+        let spinning = Self {
+            budgets,
+            floor_us: Atomic::new(0),
+            ceiling_us: Atomic::new(0),
+            tsc_khz: regs::tsc_khz(),
+        };
+        spinning.set_floor_us(floor_us.into())?;
+        spinning.set_ceiling_us(ceiling_us.into())?;
+        Ok(spinning)
+    }
+
+    pub(super) fn floor_us(&self) -> u32 {
+        self.floor_us.load(Relaxed)
+    }
+
+    pub(super) fn ceiling_us(&self) -> u32 {
+        self.ceiling_us.load(Relaxed)
+    }
+
+    pub(super) fn set_floor_us(&self, us: u64) -> Result {
+        Self::set(&self.floor_us, us)
+    }
+
+    pub(super) fn set_ceiling_us(&self, us: u64) -> Result {
+        Self::set(&self.ceiling_us, us)
+    }
+
+    fn set(limit: &Atomic<u32>, us: u64) -> Result {
+        if us > SPIN_MAX_US {
+            return Err(EINVAL);
+        }
+        limit.store(us as u32, Relaxed);
+        Ok(())
+    }
+
+    /// The limits for a caller who wants to wait like that. Without a known frequency of the TSC
+    /// there is no measure of time, and no spinning.
+    fn limits(&self, manner: Manner) -> Limits {
+        let cycles = |us: u32| {
+            let cycles = u64::from(us).wrapping_mul(self.tsc_khz.into()) / 1000;
+            u32::try_from(cycles).unwrap_or(u32::MAX)
+        };
+        let ceiling = cycles(self.ceiling_us());
+        match manner {
+            Manner::Adaptive => Limits {
+                floor: cycles(self.floor_us()),
+                ceiling,
+            },
+            Manner::Sleep => Limits {
+                floor: 0,
+                ceiling: 0,
+            },
+            Manner::Spin => Limits {
+                floor: ceiling,
+                ceiling,
+            },
+        }
+    }
+
+    /// Where to find what is known of the CPUs of a flight.
+    fn budget(&self, flight: &Flight<ReadRegister>) -> Option<&Atomic<u32>> {
+        let index = match flight.only_cpu() {
+            Some(cpu) => cpu,
+            None => nr_cpu_ids().wrapping_add(flight.cpus().checked_ilog2()?),
+        };
+        self.budgets.get(index as usize)
     }
 }
 
@@ -50,29 +166,76 @@ impl Engine {
         &self,
         flight: &mut Flight<ReadRegister>,
         deadline: Deadline,
+        manner: Manner,
     ) -> Result<bool> {
         if flight.try_wait() {
             // Rounds on the caller's own CPU never sleep.
+            task::cond_resched();
             if task::is_being_killed() {
                 return Err(EINTR);
             }
-            task::cond_resched();
-            return Ok(flight.wants_dispatch() && deadline.left() != Some(0));
+            return Ok(flight.wants_dispatch() && !deadline.is_over());
         }
-        // While one CPU keeps the caller waiting, others may be through with a round and have
-        // another to do; nobody tells, so look once a jiffy.
-        let others = flight.may_need_rounds();
+
+        let limits = self.spinning.limits(manner);
+        let budget = self.spinning.budget(flight);
+        let known = budget.and_then(|budget| Budget::from_word(budget.load(Relaxed)));
+        let known = known.unwrap_or(Budget::unknown(limits));
+
+        let start = regs::rdtsc();
+        let waited = if self.spin(flight, start, known.spin(limits)) {
+            self.stats.add(Counter::Spins, 1);
+            Waited::Done
+        } else {
+            self.sleep(flight, deadline)
+        };
+        let took = regs::rdtsc().wrapping_sub(start);
+        // What a caller wants for itself teaches nothing.
+        if let (Some(budget), Manner::Adaptive) = (budget, manner) {
+            budget.store(known.learn(took, limits).into_word(), Relaxed);
+        }
+
+        match waited {
+            Waited::Done => Ok(flight.wants_dispatch() && !deadline.is_over()),
+            Waited::TimedOut => Ok(!deadline.is_over()),
+            Waited::Killed => Err(EINTR),
+        }
+    }
+
+    /// Spins for `cycles` from `start` at most, with preemption on. Returns whether all calls are
+    /// through.
+    ///
+    /// Nobody is kept waiting: it ends when another task wants this CPU, and when a target cannot
+    /// answer because its virtual CPU is not running.
+    fn spin(&self, flight: &mut Flight<ReadRegister>, start: u64, cycles: u32) -> bool {
+        if cycles == 0 {
+            return false;
+        }
+        while regs::rdtsc().wrapping_sub(start) < cycles.into() {
+            if flight.try_wait() {
+                return true;
+            }
+            if task::is_resched_wanted() {
+                return false;
+            }
+            if flight.is_called_cpu_preempted() {
+                self.stats.add(Counter::Preempted, 1);
+                return false;
+            }
+            cpu_relax();
+        }
+        flight.try_wait()
+    }
+
+    fn sleep(&self, flight: &mut Flight<ReadRegister>, deadline: Deadline) -> Waited {
         self.stats.add(Counter::Sleeps, 1);
         let left = deadline.left();
-        let nap = if others {
-            Some(left.unwrap_or(1).min(1))
+        // While one CPU keeps the caller waiting, others may be through with a round and have
+        // another to do; nobody tells, so look once a jiffy.
+        if flight.may_need_rounds() {
+            flight.wait(Some(left.unwrap_or(1).min(1)))
         } else {
-            left
-        };
-        match flight.wait(nap) {
-            Waited::Done => Ok(flight.wants_dispatch() && deadline.left() != Some(0)),
-            Waited::TimedOut => Ok(deadline.left() != Some(0)),
-            Waited::Killed => Err(EINTR),
+            flight.wait(left)
         }
     }
 }

@@ -457,7 +457,9 @@ impl<W: Work> Flight<W> {
         // SAFETY: That many are initialised by the invariant of `CallGroup`. Handlers only take
         // shared references too; the fields that change are atomic or cells, used as the
         // invariant of `Slice` says.
-        unsafe { core::slice::from_raw_parts(self.group.at(self.group.layout.slices), self.group.used) }
+        unsafe {
+            core::slice::from_raw_parts(self.group.at(self.group.layout.slices), self.group.used)
+        }
     }
 
     /// Calls every CPU that has operations left and is not being called, all of them at once.
@@ -514,6 +516,25 @@ impl<W: Work> Flight<W> {
     /// Whether some CPU that is not being called has operations left.
     pub(crate) fn wants_dispatch(&self) -> bool {
         self.slices().iter().any(|s| s.wants_call())
+    }
+
+    /// How many CPUs this is about.
+    pub(crate) fn cpus(&self) -> u32 {
+        self.group.used as u32
+    }
+
+    /// The CPU's number, if this is about one only.
+    pub(crate) fn only_cpu(&self) -> Option<u32> {
+        match self.slices() {
+            [slice] => Some(slice.cpu),
+            _ => None,
+        }
+    }
+
+    /// Whether a CPU that is being called is virtual, and its host runs something else.
+    pub(crate) fn is_called_cpu_preempted(&self) -> bool {
+        let mut called = self.slices().iter().filter(|s| !s.is_ready());
+        called.any(|s| regs::is_vcpu_preempted(s.cpu))
     }
 
     /// Whether a CPU may come to have another round to do while another one is being called.
@@ -675,9 +696,8 @@ impl<W: Work> Slice<W> {
         let done = self.done.get();
         let count = self.len.wrapping_sub(done).min(MAX_OPS);
         // SAFETY: By the type invariant, these operations exist and are the handler's alone.
-        let ops = unsafe {
-            core::slice::from_raw_parts_mut(self.ops.add(done as usize), count as usize)
-        };
+        let ops =
+            unsafe { core::slice::from_raw_parts_mut(self.ops.add(done as usize), count as usize) };
 
         let start = regs::rdtsc_ordered();
         let mut performed = 0u32;

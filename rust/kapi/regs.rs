@@ -29,9 +29,7 @@ pub(crate) fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
     // SAFETY: CPUID exists on every CPU that this kernel runs on, has no effect but its results,
     // and these can be written.
     unsafe {
-        helpers::cpupeek_helper_cpuid_count(
-            leaf, subleaf, &mut eax, &mut ebx, &mut ecx, &mut edx,
-        )
+        helpers::cpupeek_helper_cpuid_count(leaf, subleaf, &mut eax, &mut ebx, &mut ecx, &mut edx)
     };
     [eax, ebx, ecx, edx]
 }
@@ -74,4 +72,12 @@ pub(crate) fn with_irqs_off<R>(f: impl FnOnce(u32) -> R) -> R {
 /// The number of the CPU that the caller is on, which may have changed when it returns.
 pub(crate) fn current_cpu() -> u32 {
     kernel::cpu::CpuId::current().as_u32()
+}
+
+/// Whether the CPU is virtual, and its host has taken it off the processor against its will.
+///
+/// `false` does not promise that it runs.
+pub(crate) fn is_vcpu_preempted(cpu: u32) -> bool {
+    // SAFETY: Looks at a record of the CPU's, and checks that there is such a CPU.
+    unsafe { helpers::cpupeek_helper_vcpu_is_preempted(cpu) }
 }

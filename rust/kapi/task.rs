@@ -15,6 +15,12 @@ pub(crate) fn is_being_killed() -> bool {
     unsafe { helpers::cpupeek_helper_fatal_signal_pending() }
 }
 
+/// Whether another task wants this CPU, however patiently.
+pub(crate) fn is_resched_wanted() -> bool {
+    // SAFETY: Has no preconditions.
+    unsafe { helpers::cpupeek_helper_is_resched_wanted() }
+}
+
 /// Lets other tasks run if they want to. For loops that do not sleep.
 pub(crate) fn cond_resched() {
     // SAFETY: Called in process context without locks, as everything that may sleep.

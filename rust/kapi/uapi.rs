@@ -21,8 +21,8 @@ mod generated {
     include!(concat!(env!("CPUPEEK_OBJ"), "/uapi_generated.rs"));
 }
 
-pub(crate) use generated::*;
 pub(crate) use generated::CPUPEEK_CONST_CPU_SELF as CPU_SELF;
+pub(crate) use generated::*;
 pub(crate) use {
     cpupeek_batch as Batch,
     cpupeek_info as Info,

@@ -2,6 +2,7 @@
 
 //! Pure logic: knows only `core`, so that it is unit-tested on the host.
 
+pub mod budget;
 pub mod in_flight;
 pub mod plan;
 pub mod round;

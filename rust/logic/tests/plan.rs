@@ -48,7 +48,9 @@ fn places_are_a_permutation_within_the_slices() {
     // A small deterministic generator: the same cases every time.
     let mut state = 1u64;
     let mut random = move |below: u64| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         (state >> 33) % below
     };
     for _ in 0..500 {

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How long to spin for an answer before sleeping.
+//!
+//! A spin that suffices saves a context switch; one that does not is wasted. How long answers take
+//! differs by an order of magnitude between machines, and a target that holds its interrupts off
+//! answers in no time worth spinning for. So a [`Budget`] learns both from the answers of one
+//! target: how long the quick ones took, and how far the next one can be trusted to be quick.
+//!
+//! An answer is *quick* if it came within the ceiling, spun for or slept for. So a target that has
+//! become quick again is noticed although nobody spins for it.
+
+/// Trust that a few quick answers in a row build up, and that spinning needs.
+const TRUST_MAX: u32 = 8;
+
+/// What a late answer costs in trust: spinning pays while fewer than a third are late.
+const TRUST_LATE: u32 = 2;
+
+const TRUST_BITS: u32 = 4;
+
+/// What is known of a target's answers, in one word. All times are in TSC cycles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Mean duration of quick answers, exponentially weighted.
+    quick: u32,
+    trust: u32,
+}
+
+/// The bounds of spinning, in TSC cycles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Spin at least so long.
+    pub floor: u32,
+    /// Spin at most so long; 0 means never.
+    pub ceiling: u32,
+}
+
+impl Budget {
+    /// Nothing is known yet: try a quarter of the ceiling.
+    pub const fn unknown(limits: Limits) -> Self {
+        Self {
+            quick: limits.ceiling / 8,
+            trust: TRUST_LATE,
+        }
+    }
+
+    /// The budget that [`Self::into_word`] has made a word of; `None` for 0, which it never makes.
+    pub const fn from_word(word: u32) -> Option<Self> {
+        if word == 0 {
+            return None;
+        }
+        Some(Self {
+            quick: word >> TRUST_BITS,
+            trust: (word & ((1 << TRUST_BITS) - 1)) - 1,
+        })
+    }
+
+    /// A word that is not 0. Durations over 2^28 cycles, about 0.1 s, are cut to that.
+    pub const fn into_word(self) -> u32 {
+        let max = u32::MAX >> TRUST_BITS;
+        let quick = if self.quick < max { self.quick } else { max };
+        quick << TRUST_BITS | (self.trust + 1)
+    }
+
+    /// How long to spin for the next answer.
+    pub const fn spin(self, limits: Limits) -> u32 {
+        let wanted = if self.trust == 0 {
+            0
+        } else {
+            // Twice the mean, and a little for when that is next to nothing.
+            self.quick
+                .saturating_mul(2)
+                .saturating_add(limits.ceiling / 64)
+        };
+        let spin = if wanted < limits.ceiling {
+            wanted
+        } else {
+            limits.ceiling
+        };
+        if spin > limits.floor {
+            spin
+        } else if limits.floor < limits.ceiling {
+            limits.floor
+        } else {
+            limits.ceiling
+        }
+    }
+
+    /// Takes in how long an answer took.
+    pub const fn learn(self, took: u64, limits: Limits) -> Self {
+        if took > limits.ceiling as u64 {
+            return Self {
+                quick: self.quick,
+                trust: self.trust.saturating_sub(TRUST_LATE),
+            };
+        }
+        let (old, new) = (self.quick as i64, took as i64);
+        Self {
+            // Between the old and the new value, so that it fits.
+            quick: (old + (new - old) / 4) as u32,
+            trust: if self.trust < TRUST_MAX {
+                self.trust + 1
+            } else {
+                TRUST_MAX
+            },
+        }
+    }
+}
