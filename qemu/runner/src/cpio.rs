@@ -46,6 +46,8 @@ impl Archive {
     pub fn symlink(&mut self, path: &str, target: &str) -> Result<()> {
         let name = relative(path)?;
         self.parents(&name)?;
+        // What is put below a link to a directory must not turn the link into a directory.
+        self.directories.insert(name.clone());
         self.entry(&name, S_IFLNK | 0o777, (0, 0), target.as_bytes())
     }
 
@@ -54,6 +56,18 @@ impl Archive {
         let name = relative(path)?;
         self.parents(&name)?;
         self.entry(&name, S_IFCHR | mode, device, &[])
+    }
+
+    /// Adds the directories above `path`.
+    pub fn parents_of(&mut self, path: &str) -> Result<()> {
+        let name = relative(path)?;
+        self.parents(&name)
+    }
+
+    /// Adds a whole archive, its end marker included: the kernel goes on after it.
+    pub fn append_archive(&mut self, archive: &[u8]) {
+        self.bytes.extend_from_slice(archive);
+        self.pad();
     }
 
     /// Ends the archive.
@@ -170,7 +184,8 @@ mod tests {
         let mut archive = Archive::new();
         archive.file("/a/b/one", 0o755, b"12345").unwrap();
         archive.file("a/b/two", 0o644, b"").unwrap();
-        archive.symlink("/a/three", "b/one").unwrap();
+        archive.symlink("/a/three", "b").unwrap();
+        archive.parents_of("/a/three/four").unwrap();
         let found = names(&archive.finish().unwrap());
         let listed: Vec<_> = found.iter().map(|(n, m, _)| (n.as_str(), *m)).collect();
         assert_eq!(
@@ -184,7 +199,7 @@ mod tests {
             ]
         );
         assert_eq!(found[2].2, b"12345");
-        assert_eq!(found[4].2, b"b/one");
+        assert_eq!(found[4].2, b"b");
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub struct Logs {
     console: File,
     outer: Option<File>,
     registers: Option<File>,
+    stages: File,
     echo: bool,
 }
 
@@ -51,8 +52,14 @@ impl Logs {
             console: open("console.log")?,
             outer: nested.then(|| open("outer-console.log")).transpose()?,
             registers: None,
+            stages: open("stages.log")?,
             echo,
         })
+    }
+
+    /// Notes when a stage was reached. It is for people, so a full disk is no reason to stop.
+    fn stage(&mut self, after: Duration, stage: Stage) {
+        let _ = writeln!(self.stages, "{:8.3} {stage}", after.as_secs_f32());
     }
 
     fn qemu(&self) -> PathBuf {
@@ -148,7 +155,11 @@ impl Hearing<'_> {
         let start = Instant::now();
         let mut deadline = start + limit;
         let mut lingering = false;
+        let mut stage = None;
         loop {
+            if stage.replace(self.monitor.stage()) != Some(self.monitor.stage()) {
+                self.logs.stage(start.elapsed(), self.monitor.stage());
+            }
             let finished = self.monitor.panicked() || self.monitor.stage() == Stage::Done;
             if finished && !lingering {
                 lingering = true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What the guest finds in its root folder.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -12,6 +12,7 @@ use crate::error::{Context, Error, Result};
 use crate::host::{Host, Kernel};
 use crate::kmod;
 use crate::options::Options;
+use crate::qemu::Lane;
 
 const DIRECTORIES: &[(&str, u32)] = &[
     ("/dev", 0o755),
@@ -58,8 +59,9 @@ pub fn base(host: &Host, archive: &mut Archive, init: &str) -> Result<()> {
     for directory in ["/sbin", "/usr/bin", "/usr/sbin"] {
         archive.symlink(directory, "/bin")?;
     }
-    let source = host.repo.join("qemu/init").join(init);
-    archive.file("/init", 0o755, &read(&source)?)
+    let scripts = host.repo.join("qemu/init");
+    archive.file("/lib/init-common", 0o644, &read(&scripts.join("common"))?)?;
+    archive.file("/init", 0o755, &read(&scripts.join(init))?)
 }
 
 /// What this run adds: the module, the command, the files to copy and the instructions for /init.
@@ -67,6 +69,7 @@ pub fn contents(
     host: &Host,
     kernel: &Kernel,
     options: &Options,
+    lane: Lane,
     nonce: &str,
     archive: &mut Archive,
 ) -> Result<()> {
@@ -101,39 +104,107 @@ pub fn contents(
         }
         archive.file(&copy.to, metadata.permissions().mode(), &read(&copy.from)?)?;
     }
-    let settings = [
-        ("NONCE", nonce.to_owned()),
-        (
-            "MODULE",
-            if options.module {
-                "/lib/cpupeek.ko"
-            } else {
-                ""
-            }
-            .to_owned(),
-        ),
-        ("MODULE_ARGS", options.module_args.clone()),
-        ("KERNEL_MODULES", modules.join(" ")),
-        (
-            "LEAK_SCAN",
-            if options.leak_scan { "1" } else { "" }.to_owned(),
-        ),
-    ];
+    let machine = options
+        .machine
+        .as_deref()
+        .and_then(Path::file_stem)
+        .map(|stem| stem.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let yes = |on: bool| if on { "1" } else { "" };
+    instructions(
+        archive,
+        &[
+            ("NONCE", nonce),
+            (
+                "MODULE",
+                if options.module {
+                    "/lib/cpupeek.ko"
+                } else {
+                    ""
+                },
+            ),
+            ("MODULE_ARGS", &options.module_args),
+            ("KERNEL_MODULES", &modules.join(" ")),
+            ("LEAK_SCAN", yes(options.leak_scan)),
+            ("CPUPEEK_LANE", lane.name()),
+            ("CPUPEEK_FLAVOUR", options.flavour.name()),
+            ("CPUPEEK_MACHINE", &machine),
+        ],
+        &options.command,
+    )
+}
+
+/// What the outer guest needs to run the inner one: KVM, QEMU and the inner guest's files.
+pub fn outer(host: &Host, kernel: &Kernel, inner: &Inner<'_>, archive: &mut Archive) -> Result<()> {
+    let wanted = ["irqbypass", "kvm", "kvm_amd"].map(str::to_owned);
+    let mut modules = Vec::new();
+    for module in kmod::with_dependencies(host, kernel, &wanted)? {
+        archive.file(&format!("/lib/kmod/{}", module.file), 0o644, &module.bytes)?;
+        modules.push(module.file);
+    }
+    for (path, file) in inner.files {
+        archive.file(path, 0o755, &read(file)?)?;
+    }
+    instructions(
+        archive,
+        &[
+            ("KERNEL_MODULES", &modules.join(" ")),
+            ("STREAMS", &inner.streams.join(" ")),
+        ],
+        inner.command,
+    )?;
+    qemu_files(host, archive)
+}
+
+/// The inner guest as its outer guest sees it.
+pub struct Inner<'a> {
+    /// Where each file goes, and where it is on this host.
+    pub files: &'a [(&'a str, &'a Path)],
+    /// The streams that are passed on to the runner.
+    pub streams: &'a [&'a str],
+    /// The inner QEMU's command line.
+    pub command: &'a [OsString],
+}
+
+/// Adds the tool root's QEMU, the libraries that it needs and the firmware that the `pc` machine loads.
+fn qemu_files(host: &Host, archive: &mut Archive) -> Result<()> {
+    let script = "ldd /usr/bin/qemu-system-x86_64 | grep -o '/[^ ]*'; \
+        echo /usr/bin/qemu-system-x86_64; \
+        for rom in bios-256k kvmvapic linuxboot_dma; do \
+            ls /usr/share/seabios/$rom.bin /usr/share/qemu/$rom.bin 2>/dev/null; \
+        done; true";
+    let list = host.output_in_root(&["sh", "-c", script])?;
+    let list = String::from_utf8_lossy(&list).into_owned();
+    for path in list.lines() {
+        archive.parents_of(path)?;
+    }
+    // Dereferenced: libraries are symbolic links to their versions.
+    let script = "printf %s \"$1\" | cpio --quiet -oL -H newc";
+    let files = host.output_in_root(&["sh", "-c", script, "sh", &list])?;
+    archive.append_archive(&files);
+    Ok(())
+}
+
+fn instructions(
+    archive: &mut Archive,
+    settings: &[(&str, &str)],
+    command: &[OsString],
+) -> Result<()> {
     let mut script = Vec::new();
     for (name, value) in settings {
         script.extend_from_slice(name.as_bytes());
         script.push(b'=');
-        quote(OsStr::new(&value), &mut script);
+        quote(OsStr::new(value), &mut script);
         script.push(b'\n');
     }
     archive.file("/etc/run.env", 0o644, &script)?;
-    let mut command = b"exec".to_vec();
-    for word in &options.command {
-        command.push(b' ');
-        quote(word, &mut command);
+    let mut script = b"exec".to_vec();
+    for word in command {
+        script.push(b' ');
+        quote(word, &mut script);
     }
-    command.push(b'\n');
-    archive.file("/etc/run.command", 0o644, &command)
+    script.push(b'\n');
+    archive.file("/etc/run.command", 0o644, &script)
 }
 
 /// Reads a file that must be there.

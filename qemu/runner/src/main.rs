@@ -16,6 +16,7 @@ mod kmod;
 mod monitor;
 mod options;
 mod outcome;
+mod probe;
 mod qemu;
 mod run;
 mod rundir;

@@ -130,6 +130,34 @@ pub struct Options {
     pub command: Vec<OsString>,
 }
 
+impl Options {
+    /// What holds where the command line says nothing.
+    pub fn new(repo: PathBuf, line: String) -> Self {
+        Self {
+            repo,
+            line,
+            flavour: Flavour::Stock,
+            accel: Accel::Auto,
+            machine: None,
+            icount: false,
+            cpus: 2,
+            memory: None,
+            copies: Vec::new(),
+            kernel_modules: Vec::new(),
+            module_args: String::new(),
+            module: true,
+            append: String::new(),
+            timeout: None,
+            expected: Vec::new(),
+            output_needed: false,
+            leak_scan: true,
+            image: None,
+            console: false,
+            command: Vec::new(),
+        }
+    }
+}
+
 /// What the command line asks for.
 #[derive(Debug)]
 pub enum Request {
@@ -153,28 +181,7 @@ pub fn default_limit(options: &Options, nested: bool) -> Duration {
 /// Understands the command line after `--repo DIR`, which qemu/run adds.
 pub fn parse(line: String, arguments: impl IntoIterator<Item = OsString>) -> Result<Request> {
     let mut arguments = arguments.into_iter();
-    let mut o = Options {
-        repo: PathBuf::new(),
-        line,
-        flavour: Flavour::Stock,
-        accel: Accel::Auto,
-        machine: None,
-        icount: false,
-        cpus: 2,
-        memory: None,
-        copies: Vec::new(),
-        kernel_modules: Vec::new(),
-        module_args: String::new(),
-        module: true,
-        append: String::new(),
-        timeout: None,
-        expected: Vec::new(),
-        output_needed: false,
-        leak_scan: true,
-        image: None,
-        console: false,
-        command: Vec::new(),
-    };
+    let mut o = Options::new(PathBuf::new(), line);
     let mut accel = None;
     let mut nested = false;
     while let Some(argument) = arguments.next() {

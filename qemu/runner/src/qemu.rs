@@ -17,6 +17,17 @@ pub enum Lane {
     Nested,
 }
 
+impl Lane {
+    /// Its name, as COMMAND sees it in CPUPEEK_LANE.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcg => "tcg",
+            Self::Kvm => "kvm",
+            Self::Nested => "nested",
+        }
+    }
+}
+
 /// The streams of the guest under test, in the order of their ports; the console is a serial port.
 pub const PORTS: &[Source] = &[Source::Control, Source::Out, Source::Err];
 
@@ -78,10 +89,10 @@ pub fn arguments(guest: &Guest<'_>, chardev: impl Fn(Source) -> String) -> Vec<S
     words
 }
 
-/// `-accel` and its kin for a guest that QEMU runs directly.
-pub fn accel(lane: Lane, options: &Options) -> Vec<&'static str> {
+/// `-accel` and its kin for the guest under test.
+pub fn accel(lane: Lane, options: &Options) -> &'static [&'static str] {
     match lane {
-        Lane::Tcg if options.icount => vec![
+        Lane::Tcg if options.icount => &[
             "-machine",
             "pc",
             "-accel",
@@ -91,7 +102,7 @@ pub fn accel(lane: Lane, options: &Options) -> Vec<&'static str> {
             "-cpu",
             "max",
         ],
-        Lane::Tcg => vec![
+        Lane::Tcg => &[
             "-machine",
             "pc",
             "-accel",
@@ -99,7 +110,7 @@ pub fn accel(lane: Lane, options: &Options) -> Vec<&'static str> {
             "-cpu",
             "max",
         ],
-        Lane::Kvm | Lane::Nested => vec![
+        Lane::Kvm | Lane::Nested => &[
             "-machine",
             "pc,kernel-irqchip=split",
             "-accel",
@@ -109,6 +120,23 @@ pub fn accel(lane: Lane, options: &Options) -> Vec<&'static str> {
         ],
     }
 }
+
+/// `-accel` and its kin for the outer guest of the nested lane.
+pub const OUTER_ACCEL: &[&str] = &[
+    "-machine",
+    "pc",
+    "-accel",
+    "tcg,thread=multi",
+    "-cpu",
+    "max,+svm,+npt",
+];
+
+/// Memory of the outer guest beyond that of the inner one: two copies of its initramfs, and QEMU.
+pub const OUTER_MEMORY: u32 = 2048;
+
+/// The kernel command line of the outer guest.
+pub const OUTER_APPEND: &str =
+    "console=ttyS0,115200 earlyprintk=ttyS0,115200 loglevel=7 panic=-1 oops=panic rdinit=/init";
 
 /// The memory of the guest under test.
 pub fn memory(options: &Options) -> u32 {

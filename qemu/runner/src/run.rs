@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! One run: everything that a guest needs, and up to three boots.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 
 use crate::channel::{Channel, Source};
@@ -12,10 +14,11 @@ use crate::cpio::Archive;
 use crate::error::{Context, Result};
 use crate::guest::{catch_signals, Event, Guest, Logs};
 use crate::host::{Host, Kernel};
-use crate::initramfs;
+use crate::initramfs::{self, Inner};
 use crate::monitor::Monitor;
-use crate::options::{default_limit, Options};
+use crate::options::{default_limit, Accel, Flavour, Options};
 use crate::outcome::Outcome;
+use crate::probe;
 use crate::qemu::{self, Lane};
 use crate::rundir;
 
@@ -34,85 +37,243 @@ pub struct Report {
     pub directory: PathBuf,
 }
 
+/// Both ends of the queue of events.
+pub type Events<'a> = (&'a SyncSender<Event>, &'a Receiver<Event>);
+
+/// What a boot is made of.
+pub struct Run<'a> {
+    /// The command line.
+    pub options: &'a Options,
+    /// This host.
+    pub host: &'a Host,
+    /// The kernel under test.
+    pub kernel: &'a Kernel,
+    /// How its CPUs are made.
+    pub lane: Lane,
+    /// Where the logs go.
+    pub directory: &'a Path,
+}
+
 /// Runs COMMAND in a guest.
 pub fn run(options: &Options) -> Result<Report> {
     let (sender, receiver) = sync_channel(64);
+    let events = (&sender, &receiver);
     catch_signals(sender.clone());
     let host = Host::new(&options.repo, options.line.clone())?;
     // Asked for early: a mistake here must not cost a boot.
     Patterns::new(&options.expected)?;
     let kernel = host.kernel(options.flavour)?;
-    let lane = Lane::Tcg;
     let directory = rundir::create(&host.repo)?;
-    let result = boot_until_it_counts(
-        &Run {
-            options,
-            host: &host,
-            kernel: &kernel,
-            lane,
-            directory: &directory,
-        },
-        (&sender, &receiver),
-    );
-    // Large, and made of what is still there.
-    let _ = fs::remove_file(directory.join("initramfs"));
-    result
+    let lane = match options.accel {
+        Accel::Tcg => Lane::Tcg,
+        Accel::Nested => Lane::Nested,
+        Accel::Auto | Accel::Kvm if probe::kvm_works(&host, &directory, events)? => Lane::Kvm,
+        Accel::Auto => Lane::Tcg,
+        Accel::Kvm => Lane::Nested,
+    };
+    Run {
+        options,
+        host: &host,
+        kernel: &kernel,
+        lane,
+        directory: &directory,
+    }
+    .until_it_counts(events)
 }
 
-struct Run<'a> {
-    options: &'a Options,
-    host: &'a Host,
-    kernel: &'a Kernel,
-    lane: Lane,
-    directory: &'a Path,
-}
-
-fn boot_until_it_counts(
-    run: &Run<'_>,
-    events: (&SyncSender<Event>, &Receiver<Event>),
-) -> Result<Report> {
-    let nonce = nonce()?;
-    let initramfs = initramfs(run, &nonce)?;
-    let mut boots = 1;
-    loop {
-        let (outcome, complaints) = boot(run, &initramfs, &nonce, events)?;
-        if matches!(outcome, Outcome::DiedEarly(_)) && boots < BOOTS {
-            eprintln!("qemu/run: {outcome}; booting again");
-            let kept = run.directory.join(format!("console-boot-{boots}.log"));
-            let _ = fs::rename(run.directory.join("console.log"), kept);
-            boots += 1;
-            continue;
+impl Run<'_> {
+    /// Boots until /init has spoken, at most three times.
+    pub fn until_it_counts(&self, events: Events<'_>) -> Result<Report> {
+        let nonce = nonce()?;
+        let mut large = Vec::new();
+        let result = self.boots(&nonce, &mut large, events);
+        // Made of what is still there.
+        for file in large {
+            let _ = fs::remove_file(file);
         }
-        return Ok(Report {
-            outcome,
-            complaints,
-            boots,
-            directory: run.directory.to_owned(),
-        });
+        result
+    }
+
+    fn boots(&self, nonce: &str, large: &mut Vec<PathBuf>, events: Events<'_>) -> Result<Report> {
+        let initramfs = self.initramfs(nonce, large)?;
+        let outer = match self.lane {
+            Lane::Nested => Some(self.outer(&initramfs, large)?),
+            Lane::Tcg | Lane::Kvm => None,
+        };
+        let mut boots = 1;
+        loop {
+            let (outcome, complaints) = match &outer {
+                None => self.boot_directly(&initramfs, nonce, events)?,
+                Some(outer) => self.boot_nested(outer, nonce, events)?,
+            };
+            if matches!(outcome, Outcome::DiedEarly(_)) && boots < BOOTS {
+                eprintln!("qemu/run: {outcome}; booting again");
+                for log in ["console.log", "outer-console.log"] {
+                    let kept = self.directory.join(format!("boot-{boots}-{log}"));
+                    let _ = fs::rename(self.directory.join(log), kept);
+                }
+                boots += 1;
+                continue;
+            }
+            return Ok(Report {
+                outcome,
+                complaints,
+                boots,
+                directory: self.directory.to_owned(),
+            });
+        }
+    }
+
+    fn initramfs(&self, nonce: &str, large: &mut Vec<PathBuf>) -> Result<PathBuf> {
+        let mut archive = Archive::new();
+        initramfs::base(self.host, &mut archive, "guest")?;
+        let (kernel, options, lane) = (self.kernel, self.options, self.lane);
+        initramfs::contents(self.host, kernel, options, lane, nonce, &mut archive)?;
+        self.store("initramfs", archive, large)
+    }
+
+    fn store(&self, name: &str, archive: Archive, large: &mut Vec<PathBuf>) -> Result<PathBuf> {
+        let path = self.directory.join(name);
+        large.push(path.clone());
+        fs::write(&path, archive.finish()?).context(|| format!("write '{}'", path.display()))?;
+        Ok(path)
+    }
+
+    fn guest<'a>(&'a self, files: (&'a Path, &'a Path), append: &'a str) -> qemu::Guest<'a> {
+        qemu::Guest {
+            accel: qemu::accel(self.lane, self.options),
+            cpus: self.options.cpus,
+            memory: qemu::memory(self.options),
+            image: files.0,
+            initramfs: files.1,
+            append,
+            console: Source::Console,
+            ports: qemu::PORTS,
+        }
+    }
+
+    fn image(&self) -> &Path {
+        self.options.image.as_deref().unwrap_or(&self.kernel.image)
+    }
+
+    fn boot_directly(
+        &self,
+        initramfs: &Path,
+        nonce: &str,
+        events: Events<'_>,
+    ) -> Result<(Outcome, Vec<Complaint>)> {
+        let append = qemu::append(self.options);
+        let guest = self.guest((self.image(), initramfs), &append);
+        let (channels, arguments) = connect(&guest)?;
+        let mut command = self.host.in_root();
+        command.arg("qemu-system-x86_64").args(arguments);
+        self.listen(command, channels, nonce, events)
+    }
+
+    /// The outer guest's kernel and initramfs.
+    fn outer(&self, inner_initramfs: &Path, large: &mut Vec<PathBuf>) -> Result<Outer> {
+        let kernel = self.host.kernel(Flavour::Stock)?;
+        let append = qemu::append(self.options);
+        let guest = self.guest(
+            (Path::new("/inner/image"), Path::new("/inner/initramfs")),
+            &append,
+        );
+        let port = |source: Source| {
+            let name = source.name();
+            format!("pipe,id={name},path=/dev/virtio-ports/{name}")
+        };
+        let mut command = vec![OsString::from("qemu-system-x86_64")];
+        command.extend(
+            qemu::arguments(&guest, port)
+                .into_iter()
+                .map(OsString::from),
+        );
+        let streams: Vec<_> = streams(&guest).map(Source::name).collect();
+        let mut archive = Archive::new();
+        initramfs::base(self.host, &mut archive, "outer")?;
+        initramfs::outer(
+            self.host,
+            &kernel,
+            &Inner {
+                files: &[
+                    ("/inner/image", self.image()),
+                    ("/inner/initramfs", inner_initramfs),
+                ],
+                streams: &streams,
+                command: &command,
+            },
+            &mut archive,
+        )?;
+        Ok(Outer {
+            image: kernel.image,
+            initramfs: self.store("outer-initramfs", archive, large)?,
+        })
+    }
+
+    fn boot_nested(
+        &self,
+        outer: &Outer,
+        nonce: &str,
+        events: Events<'_>,
+    ) -> Result<(Outcome, Vec<Complaint>)> {
+        let mut ports = vec![Source::OuterControl, Source::Console];
+        ports.extend_from_slice(qemu::PORTS);
+        let guest = qemu::Guest {
+            accel: qemu::OUTER_ACCEL,
+            cpus: self.options.cpus.clamp(2, 4),
+            memory: qemu::memory(self.options) + qemu::OUTER_MEMORY,
+            image: &outer.image,
+            initramfs: &outer.initramfs,
+            append: qemu::OUTER_APPEND,
+            console: Source::OuterConsole,
+            ports: &ports,
+        };
+        let (channels, arguments) = connect(&guest)?;
+        let mut command = self.host.in_root();
+        command.arg("qemu-system-x86_64").args(arguments);
+        self.listen(command, channels, nonce, events)
+    }
+
+    fn listen(
+        &self,
+        command: Command,
+        channels: Vec<Channel>,
+        nonce: &str,
+        events: Events<'_>,
+    ) -> Result<(Outcome, Vec<Complaint>)> {
+        let options = self.options;
+        let nested = self.lane == Lane::Nested;
+        let mut logs = Logs::new(self.directory, nested, options.console)?;
+        let patterns = Patterns::new(&options.expected)?;
+        let mut monitor = Monitor::new(patterns, nested, options.output_needed);
+        let limit = options
+            .timeout
+            .unwrap_or_else(|| default_limit(options, nested));
+        let guest = Guest {
+            command,
+            channels,
+            nonce,
+            limit,
+        };
+        let end = guest.run(&mut monitor, &mut logs, events)?;
+        Ok(monitor.conclude(end))
     }
 }
 
-fn initramfs(run: &Run<'_>, nonce: &str) -> Result<PathBuf> {
-    let mut archive = Archive::new();
-    initramfs::base(run.host, &mut archive, "guest")?;
-    initramfs::contents(run.host, run.kernel, run.options, nonce, &mut archive)?;
-    let path = run.directory.join("initramfs");
-    fs::write(&path, archive.finish()?).context(|| format!("write '{}'", path.display()))?;
-    Ok(path)
+struct Outer {
+    image: PathBuf,
+    initramfs: PathBuf,
 }
 
-fn boot(
-    run: &Run<'_>,
-    initramfs: &Path,
-    nonce: &str,
-    events: (&SyncSender<Event>, &Receiver<Event>),
-) -> Result<(Outcome, Vec<Complaint>)> {
-    let options = run.options;
-    let nested = run.lane == Lane::Nested;
-    let mut channels = vec![Channel::new(Source::Console)?];
-    for source in qemu::PORTS {
-        channels.push(Channel::new(*source)?);
-    }
+fn streams<'a>(guest: &qemu::Guest<'a>) -> impl Iterator<Item = Source> + use<'a> {
+    std::iter::once(guest.console).chain(guest.ports.iter().copied())
+}
+
+/// Makes the streams of a guest that runs on this host.
+fn connect(guest: &qemu::Guest<'_>) -> Result<(Vec<Channel>, Vec<String>)> {
+    let channels = streams(guest)
+        .map(Channel::new)
+        .collect::<Result<Vec<_>>>()?;
     let chardev = |source: Source| {
         channels
             .iter()
@@ -120,38 +281,8 @@ fn boot(
             .map(Channel::chardev)
             .unwrap_or_default()
     };
-    let arguments = qemu::arguments(
-        &qemu::Guest {
-            accel: &qemu::accel(run.lane, options),
-            cpus: options.cpus,
-            memory: qemu::memory(options),
-            image: options.image.as_deref().unwrap_or(&run.kernel.image),
-            initramfs,
-            append: &qemu::append(options),
-            console: Source::Console,
-            ports: qemu::PORTS,
-        },
-        chardev,
-    );
-    let mut command = run.host.in_root();
-    command.arg("qemu-system-x86_64").args(arguments);
-    let mut logs = Logs::new(run.directory, nested, options.console)?;
-    let mut monitor = Monitor::new(
-        Patterns::new(&options.expected)?,
-        nested,
-        options.output_needed,
-    );
-    let limit = options
-        .timeout
-        .unwrap_or_else(|| default_limit(options, nested));
-    let guest = Guest {
-        command,
-        channels,
-        nonce,
-        limit,
-    };
-    let end = guest.run(&mut monitor, &mut logs, events)?;
-    Ok(monitor.conclude(end))
+    let arguments = qemu::arguments(guest, chardev);
+    Ok((channels, arguments))
 }
 
 /// Bytes that COMMAND cannot print by chance.
