@@ -48,7 +48,7 @@ module! {
 #[pin_data]
 struct CpuPeek {
     #[pin]
-    _device: kapi::misc::Registration<device::Descriptor>,
+    _device: kapi::misc::Registration<device::DeviceFile>,
     _engine: Drained,
 }
 

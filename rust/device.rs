@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The device: open, ioctl, user memory.
+//! The device and plans: open, ioctl, user memory.
 
 use crate::{
     engine::{
         Batch,
         Engine,
         Manner,
+        Plan,
+        RunRequest,
         Spare,
         MAX_BATCH_OPS, //
     },
     kapi::{
+        file::{
+            Descriptor,
+            NewFile, //
+        },
         misc::{
             Attribute,
             Device, //
@@ -33,6 +39,8 @@ use kernel::{
         _IOC_SIZE,
         _IOC_TYPE, //
     },
+    mm::virt::VmaNew,
+    page::PAGE_SIZE,
     prelude::*,
     sync::Arc,
     transmute::{
@@ -49,10 +57,12 @@ use kernel::{
 const NR_INFO: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_INFO);
 const NR_READ: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_READ);
 const NR_BATCH: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_BATCH);
+const NR_PREPARE: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_PREPARE);
+const NR_RUN: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_RUN);
 
 /// An open descriptor of the device.
 #[pin_data]
-pub(crate) struct Descriptor {
+pub(crate) struct DeviceFile {
     engine: Arc<Engine>,
     rights: Rights,
     #[pin]
@@ -82,7 +92,7 @@ macro_rules! counters {
     };
 }
 
-impl Device for Descriptor {
+impl Device for DeviceFile {
     const NAME: &'static CStr = c"cpupeek";
     const MODE: u16 = 0o600;
     const ATTRIBUTES: &'static [Attribute<Self>] = counters! {
@@ -111,22 +121,31 @@ impl Device for Descriptor {
             GFP_KERNEL_ACCOUNT,
         )
     }
+}
 
+impl Descriptor for DeviceFile {
     fn ioctl(&self, cmd: u32, arg: UserPtr) -> Result {
-        if _IOC_TYPE(cmd) != uapi::CPUPEEK_IOC_TYPE {
-            return Err(ENOTTY);
-        }
         let size = _IOC_SIZE(cmd);
-        match _IOC_NR(cmd) {
+        match number(cmd)? {
             NR_INFO => self.info(arg, size),
             NR_READ => self.read(arg, size),
             NR_BATCH => self.batch(arg, size),
+            NR_PREPARE => self.prepare(arg, size),
             _ => Err(ENOTTY),
         }
     }
 }
 
-impl Descriptor {
+/// The number of a command of ours.
+fn number(cmd: u32) -> Result<u32> {
+    if _IOC_TYPE(cmd) == uapi::CPUPEEK_IOC_TYPE {
+        Ok(_IOC_NR(cmd))
+    } else {
+        Err(ENOTTY)
+    }
+}
+
+impl DeviceFile {
     fn info(&self, arg: UserPtr, size: usize) -> Result {
         let info = Info {
             size: size_of::<Info>() as u32,
@@ -155,55 +174,124 @@ impl Descriptor {
     }
 
     fn batch(&self, arg: UserPtr, size: usize) -> Result {
-        let header: uapi::Batch = fetch(arg, size)?;
-        if (header.size as usize) < size_of::<uapi::Batch>() {
+        let header: uapi::Batch = fetch_sized(arg, size, |header: &uapi::Batch| header.size)?;
+        if header.reserved != 0 {
             return Err(EINVAL);
         }
-        check_rest(
-            arg,
-            header.size as usize,
-            size_of::<uapi::Batch>().max(size),
-        )?;
+        let (manner, tsc) = waiting(header.flags, header.tsc)?;
+        let batch = Batch {
+            timeout_ms: header.timeout_ms,
+            manner,
+            tsc,
+            ..operations(header.ops, header.nr_ops, header.op_size)?
+        };
+        self.engine.stats.add(Counter::Calls, 1);
+        self.engine.batch(self.rights, &self.spare, &batch)
+    }
 
-        let known =
-            uapi::CPUPEEK_BATCH_SLEEP | uapi::CPUPEEK_BATCH_SPIN | uapi::CPUPEEK_BATCH_TSC_PAIR;
-        let waiting = uapi::CPUPEEK_BATCH_SLEEP | uapi::CPUPEEK_BATCH_SPIN;
-        let with_tsc = header.flags & uapi::CPUPEEK_BATCH_TSC_PAIR != 0;
-        let stride = header.op_size as usize;
-        if header.flags & !known != 0
-            || header.flags & waiting == waiting
-            || header.reserved != 0
-            || stride < size_of::<Op>()
-            || stride % align_of::<Op>() != 0
-            || (header.tsc != 0 && !with_tsc)
-        {
+    fn prepare(&self, arg: UserPtr, size: usize) -> Result {
+        let mut header: uapi::Prepare =
+            fetch_sized(arg, size, |header: &uapi::Prepare| header.size)?;
+        if header.flags != 0 || header.reserved != 0 {
             return Err(EINVAL);
         }
-        let count = header.nr_ops as usize;
-        if count > MAX_BATCH_OPS {
+        let batch = operations(header.ops, header.nr_ops, header.op_size)?;
+        let plan = Plan::new(self.engine.clone(), self.rights, &batch)?;
+        let file = NewFile::new(c"[cpupeek-plan]", plan)?;
+        header.fd = file.number();
+        UserSlice::new(arg, size_of::<uapi::Prepare>())
+            .writer()
+            .write(&header)?;
+        file.install();
+        Ok(())
+    }
+}
+
+impl Descriptor for Plan {
+    fn ioctl(&self, cmd: u32, arg: UserPtr) -> Result {
+        if number(cmd)? != NR_RUN {
+            return Err(ENOTTY);
+        }
+        let header: uapi::Run = fetch_sized(arg, _IOC_SIZE(cmd), |header: &uapi::Run| header.size)?;
+        let mapped = header.flags & uapi::CPUPEEK_RUN_MAPPED != 0;
+        let (manner, tsc) = waiting(header.flags & !uapi::CPUPEEK_RUN_MAPPED, header.tsc)?;
+        let expected = if mapped { 0 } else { self.len() };
+        if header.nr_results as usize != expected || (mapped && header.results != 0) {
+            return Err(EINVAL);
+        }
+        self.perform(&RunRequest {
+            results: (!mapped).then(|| UserPtr::from_addr(header.results as usize)),
+            timeout_ms: header.timeout_ms,
+            manner,
+            tsc,
+        })
+    }
+
+    fn mmap(&self, vma: &VmaNew) -> Result {
+        self.map(vma)
+    }
+}
+
+/// Decodes the flags that batches and runs share: how to wait, and where time stamps go.
+fn waiting(flags: u32, tsc: u64) -> Result<(Manner, Option<UserPtr>)> {
+    let with_tsc = flags & uapi::CPUPEEK_BATCH_TSC_PAIR != 0;
+    let manner = match flags & !uapi::CPUPEEK_BATCH_TSC_PAIR {
+        0 => Manner::Adaptive,
+        uapi::CPUPEEK_BATCH_SLEEP => Manner::Sleep,
+        uapi::CPUPEEK_BATCH_SPIN => Manner::Spin,
+        _ => return Err(EINVAL),
+    };
+    if tsc != 0 && !with_tsc {
+        return Err(EINVAL);
+    }
+    Ok((manner, with_tsc.then(|| UserPtr::from_addr(tsc as usize))))
+}
+
+const _: () = assert!(
+    uapi::CPUPEEK_RUN_SLEEP == uapi::CPUPEEK_BATCH_SLEEP
+        && uapi::CPUPEEK_RUN_SPIN == uapi::CPUPEEK_BATCH_SPIN
+        && uapi::CPUPEEK_RUN_TSC_PAIR == uapi::CPUPEEK_BATCH_TSC_PAIR
+);
+
+/// Checks where operations are: [`EINVAL`] for the distance, [`E2BIG`] for the number.
+fn operations(ops: u64, count: u32, stride: u32) -> Result<Batch> {
+    let (count, stride) = (count as usize, stride as usize);
+    if stride < size_of::<Op>() || stride % align_of::<Op>() != 0 {
+        return Err(EINVAL);
+    }
+    if count > MAX_BATCH_OPS {
+        return Err(E2BIG);
+    }
+    // No overflow: the number is bounded, and the distance has 32 bits.
+    let end = ops
+        .checked_add(count as u64 * stride as u64)
+        .ok_or(EFAULT)?;
+    usize::try_from(end)?;
+    Ok(Batch {
+        ops: UserPtr::from_addr(ops as usize),
+        count,
+        stride,
+        timeout_ms: 0,
+        manner: Manner::Adaptive,
+        tsc: None,
+    })
+}
+
+/// Copies in a structure that says its own size, which may be larger than that of the command.
+fn fetch_sized<T: FromBytes>(arg: UserPtr, size: usize, said: fn(&T) -> u32) -> Result<T> {
+    let value = fetch(arg, size)?;
+    let said = said(&value) as usize;
+    if said < size_of::<T>() {
+        return Err(EINVAL);
+    }
+    if said > size {
+        if said > PAGE_SIZE {
             return Err(E2BIG);
         }
-        let end = (count as u64).checked_mul(stride as u64).ok_or(E2BIG)?;
-        header.ops.checked_add(end).ok_or(EFAULT)?;
-
-        self.engine.stats.add(Counter::Calls, 1);
-        self.engine.batch(
-            self.rights,
-            &self.spare,
-            &Batch {
-                ops: UserPtr::from_addr(header.ops as usize),
-                count,
-                stride,
-                timeout_ms: header.timeout_ms,
-                manner: match header.flags & waiting {
-                    uapi::CPUPEEK_BATCH_SLEEP => Manner::Sleep,
-                    uapi::CPUPEEK_BATCH_SPIN => Manner::Spin,
-                    _ => Manner::Adaptive,
-                },
-                tsc: with_tsc.then(|| UserPtr::from_addr(header.tsc as usize)),
-            },
-        )
+        let rest = UserSlice::new(arg.wrapping_byte_add(size), said - size);
+        expect_zero(&mut rest.reader())?;
     }
+    Ok(value)
 }
 
 /// Copies in a structure that the caller knows with `size` bytes. See "General ioctl format" in the
@@ -216,18 +304,6 @@ fn fetch<T: FromBytes>(arg: UserPtr, size: usize) -> Result<T> {
     let value = reader.read()?;
     expect_zero(&mut reader)?;
     Ok(value)
-}
-
-/// Checks that what a caller's structure of `size` bytes holds from `known` on is zero.
-fn check_rest(arg: UserPtr, size: usize, known: usize) -> Result {
-    if size <= known {
-        return Ok(());
-    }
-    if size > kernel::page::PAGE_SIZE {
-        return Err(E2BIG);
-    }
-    let rest = UserSlice::new(arg.wrapping_byte_add(known), size - known);
-    expect_zero(&mut rest.reader())
 }
 
 fn expect_zero(reader: &mut UserSliceReader) -> Result {

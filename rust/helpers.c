@@ -4,6 +4,7 @@
  * call. bindgen reads this file; nothing else does. In alphabetical order.
  */
 
+#include <linux/anon_inodes.h>
 #include <linux/completion.h>
 #include <linux/cpumask.h>
 #include <linux/device.h>
@@ -20,6 +21,14 @@
 struct workqueue_struct *cpupeek_helper_alloc_workqueue(void)
 {
 	return alloc_workqueue("cpupeek", WQ_UNBOUND, 0);
+}
+
+struct file *
+cpupeek_helper_anon_inode_getfile(const char *name,
+				  const struct file_operations *fops,
+				  void *priv, int flags)
+{
+	return anon_inode_getfile(name, fops, priv, flags);
 }
 
 void cpupeek_helper_cond_resched(void)

@@ -5,7 +5,6 @@
 use super::{
     wait::Deadline,
     Engine,
-    Group,
     Manner,
     ReadRegister,
     Spare, //
@@ -18,7 +17,6 @@ use crate::{
             Memory, //
         },
         regs,
-        task::etime,
         uapi::{
             Op,
             TscPair,
@@ -64,7 +62,7 @@ impl Batch {
     }
 
     /// Copies the operations in, each byte once.
-    fn fetch(&self, staged: &mut [Op]) -> Result {
+    pub(super) fn fetch(&self, staged: &mut [Op]) -> Result {
         let mut reader = self.slice().reader();
         if self.stride == size_of::<Op>() {
             return reader.read_slice(AsBytes::as_bytes_mut(staged));
@@ -114,7 +112,7 @@ impl Engine {
         let used = match planned {
             Ok(used) => used,
             Err(error) => {
-                self.keep(spare, group);
+                spare.keep(group);
                 return Err(error);
             }
         };
@@ -125,16 +123,22 @@ impl Engine {
                 Deadline::after_ms(batch.timeout_ms),
                 batch.manner,
             )
-            .and_then(|()| self.gather(batch, &mut flight));
-        self.land(spare, flight);
+            .and_then(|()| {
+                batch.store(
+                    self.collect(&mut flight, &[])?
+                        .get(..batch.count)
+                        .ok_or(EINVAL)?,
+                )?;
+                Self::store_tsc(&mut flight, batch.tsc)
+            });
+        self.land(flight, |group| spare.keep(group));
         result
     }
 
     /// Copies the operations in, checks each, and groups those that pass by CPU. Returns how many
     /// CPUs that are.
     ///
-    /// Of the staged operations, those that pass have the status `ETIME`, which stays if there is
-    /// no answer; the ones for the handlers have their number in `reserved`.
+    /// The operations for the handlers have their number among the staged ones in `reserved`.
     fn plan(rights: Rights, batch: &Batch, memory: Memory<'_, ReadRegister>) -> Result<usize> {
         let staged = memory.staged.get_mut(..batch.count).ok_or(EINVAL)?;
         batch.fetch(staged)?;
@@ -146,15 +150,12 @@ impl Engine {
             if op.cpu == CPU_SELF {
                 op.cpu = here;
             }
-            match admitted {
-                Err(error) => op.refuse(error),
-                Ok(()) if planner.count(op.cpu) => op.refuse(etime()),
-                Ok(()) => op.refuse(ENXIO),
-            }
+            let counted = admitted.and_then(|()| planner.count(op.cpu).then_some(()).ok_or(ENXIO));
+            op.await_answer(counted);
         }
         planner.layout();
         for (i, op) in staged.iter().enumerate() {
-            if op.status == etime().to_errno() {
+            if op.is_awaiting_answer() {
                 let place = planner.place(op.cpu).ok_or(EINVAL)?;
                 let slot = memory.ops.get_mut(place as usize).ok_or(EINVAL)?;
                 *slot = *op;
@@ -164,14 +165,27 @@ impl Engine {
         Ok(planner.finish().len())
     }
 
-    /// Brings the answers into the caller's order and copies them out.
-    fn gather(&self, batch: &Batch, flight: &mut Flight<ReadRegister>) -> Result {
+    /// Brings the answers into the caller's order, among the staged operations. With `fresh` those
+    /// are replaced first, else they await their answers already.
+    pub(super) fn collect<'a>(
+        &self,
+        flight: &'a mut Flight<ReadRegister>,
+        fresh: &[Op],
+    ) -> Result<&'a [Op]> {
         let (views, staged) = flight.views();
-        let staged = staged.get_mut(..batch.count).ok_or(EINVAL)?;
+        staged
+            .get_mut(..fresh.len())
+            .ok_or(EINVAL)?
+            .copy_from_slice(fresh);
         for view in views {
             for answer in view.done {
                 if let Some(op) = staged.get_mut(answer.reserved as usize) {
                     op.take_answer(answer);
+                }
+            }
+            for unanswered in view.lost_ops {
+                if let Some(op) = staged.get_mut(unanswered.reserved as usize) {
+                    op.refuse(ENXIO);
                 }
             }
             let missing = view.len.saturating_sub(view.done.len()) as u64;
@@ -180,15 +194,13 @@ impl Engine {
             } else if missing != 0 {
                 self.stats.add(Counter::Timeouts, missing);
             }
-            for unanswered in view.lost_ops {
-                if let Some(op) = staged.get_mut(unanswered.reserved as usize) {
-                    op.refuse(ENXIO);
-                }
-            }
         }
-        batch.store(staged)?;
+        Ok(staged)
+    }
 
-        let Some(tsc) = batch.tsc else {
+    /// Copies out each CPU's first and last time stamp, if somebody wants them.
+    pub(super) fn store_tsc(flight: &mut Flight<ReadRegister>, tsc: Option<UserPtr>) -> Result {
+        let Some(tsc) = tsc else {
             return Ok(());
         };
         for view in flight.views().0 {
@@ -199,12 +211,5 @@ impl Engine {
                 .write(&TscPair { start, end })?;
         }
         Ok(())
-    }
-
-    /// Keeps a group for the descriptor's next call, if it is not too large for that.
-    pub(super) fn keep(&self, spare: &Spare, group: Group) {
-        if group.size() <= super::SPARE_SIZE {
-            spare.put(group);
-        }
     }
 }

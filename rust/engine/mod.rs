@@ -3,11 +3,16 @@
 //! The engine: plans operations, calls their CPUs, gathers the answers.
 
 mod batch;
+mod prepared;
 mod wait;
 
 pub(crate) use batch::{
     Batch,
     MAX_OPS as MAX_BATCH_OPS, //
+};
+pub(crate) use prepared::{
+    Plan,
+    RunRequest, //
 };
 pub(crate) use wait::Manner;
 use wait::{
@@ -203,17 +208,19 @@ impl Engine {
                 }
             }
         }
-        self.land(spare, flight);
+        self.land(flight, |group| spare.keep(group));
         result
     }
 
     /// A group with room for `capacity`: the descriptor's spare one if it is there and large enough.
     fn group(&self, spare: &Spare, capacity: Capacity) -> Result<Group> {
-        if let Some(group) = spare.take() {
-            if group.holds(capacity) {
-                return Ok(group);
-            }
+        match spare.take() {
+            Some(group) if group.holds(capacity) => Ok(group),
+            _ => self.new_group(capacity),
         }
+    }
+
+    fn new_group(&self, capacity: Capacity) -> Result<Group> {
         self.stats.add(Counter::Allocations, 1);
         Group::new(capacity, self.bound, self.reaper.clone())
     }
@@ -236,11 +243,10 @@ impl Engine {
         }
     }
 
-    /// Ends a flight: keeps its memory for the descriptor's next call, or leaves it to the handlers
-    /// that still work on it.
-    fn land(&self, spare: &Spare, flight: Flight<ReadRegister>) {
+    /// Ends a flight: `keep` gets its memory, or the handlers that still work on it have it.
+    fn land(&self, flight: Flight<ReadRegister>, keep: impl FnOnce(Group)) {
         match flight.into_group() {
-            Some(group) => self.keep(spare, group),
+            Some(group) => keep(group),
             None => self.stats.add(Counter::Abandoned, 1),
         }
     }
@@ -263,6 +269,13 @@ impl Spare {
 
     fn take(&self) -> Option<Group> {
         self.group.lock().take()
+    }
+
+    /// Keeps a group that is not too large to be kept by every descriptor.
+    fn keep(&self, group: Group) {
+        if group.size() <= SPARE_SIZE {
+            self.put(group);
+        }
     }
 
     /// The last one to come back stays; a larger one has come to stay if it is needed again.

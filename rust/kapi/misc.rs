@@ -18,10 +18,12 @@
 //!     const ATTRIBUTES: &'static [Attribute<Self>] = &[Attribute::ro(c"answer", |shared| *shared)];
 //!     type Shared = u64;
 //!
-//!     fn open(_shared: &u64) -> Result<KBox<Self>> {
-//!         Ok(KBox::new(Self, GFP_KERNEL)?)
+//!     fn open(_shared: &u64) -> Result<Pin<KBox<Self>>> {
+//!         Ok(KBox::pin(Self, GFP_KERNEL)?)
 //!     }
+//! }
 //!
+//! impl Descriptor for Example {
 //!     fn ioctl(&self, _cmd: u32, _arg: UserPtr) -> Result {
 //!         Err(ENOTTY)
 //!     }
@@ -31,6 +33,10 @@
 //! # Ok::<(), Error>(())
 //! ```
 
+use super::file::{
+    Descriptor,
+    FileOps, //
+};
 use core::{
     marker::PhantomPinned,
     pin::Pin, //
@@ -47,7 +53,6 @@ use kernel::{
         ForeignOwnable,
         Opaque, //
     },
-    uaccess::UserPtr, //
 };
 
 /// An attribute of a device: a file with a decimal number in its sysfs directory.
@@ -82,7 +87,7 @@ impl<T: Device> Attribute<T> {
 }
 
 /// The state of an open descriptor of a misc device, and what the device does.
-pub(crate) trait Device: Sized + Send + Sync + 'static {
+pub(crate) trait Device: Descriptor {
     /// Name of the device, and of its node.
     const NAME: &'static CStr;
 
@@ -97,9 +102,6 @@ pub(crate) trait Device: Sized + Send + Sync + 'static {
 
     /// Makes the state of a descriptor that is being opened by the current task.
     fn open(shared: &Self::Shared) -> Result<Pin<KBox<Self>>>;
-
-    /// Performs a command. Several threads may be in here at once.
-    fn ioctl(&self, cmd: u32, arg: UserPtr) -> Result;
 }
 
 /// # Invariants
@@ -188,7 +190,7 @@ impl<T: Device> Registration<T> {
                         slot.write(bindings::miscdevice {
                             minor: bindings::MISC_DYNAMIC_MINOR as c_int,
                             name: T::NAME.as_ptr().cast(),
-                            fops: &raw const Self::FOPS.0,
+                            fops: Self::FOPS.as_ptr(),
                             groups: (&raw mut (*this).groups).cast(),
                             mode: T::MODE,
                             ..pin_init::zeroed()
@@ -201,16 +203,7 @@ impl<T: Device> Registration<T> {
         })
     }
 
-    const FOPS: &'static Fops = &Fops(bindings::file_operations {
-        owner: (&raw const bindings::__this_module).cast_mut(),
-        open: Some(Self::open),
-        release: Some(Self::release),
-        unlocked_ioctl: Some(Self::ioctl),
-        // Every structure has one layout for 32-bit and 64-bit callers.
-        #[cfg(CONFIG_COMPAT)]
-        compat_ioctl: bindings::compat_ptr_ioctl,
-        ..pin_init::zeroed()
-    });
+    const FOPS: &'static FileOps<T> = &FileOps::new(Some(Self::open));
 
     /// # Safety
     ///
@@ -235,27 +228,6 @@ impl<T: Device> Registration<T> {
                 0
             }
             Err(error) => error.to_errno(),
-        }
-    }
-
-    /// # Safety
-    ///
-    /// For the kernel, as `file_operations.release` of a registration.
-    unsafe extern "C" fn release(_inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
-        // SAFETY: `open()` has stored it, and this is the last call for the file.
-        drop(unsafe { <Pin<KBox<T>>>::from_foreign((*file).private_data) });
-        0
-    }
-
-    /// # Safety
-    ///
-    /// For the kernel, as `file_operations.unlocked_ioctl` of a registration.
-    unsafe extern "C" fn ioctl(file: *mut bindings::file, cmd: c_uint, arg: c_ulong) -> c_long {
-        // SAFETY: `open()` has stored it, and `release()` comes after the last command.
-        let descriptor = unsafe { <Pin<KBox<T>>>::borrow((*file).private_data) };
-        match T::ioctl(&descriptor, cmd, UserPtr::from_addr(arg)) {
-            Ok(()) => 0,
-            Err(error) => error.to_errno() as c_long,
         }
     }
 
@@ -311,8 +283,3 @@ impl<T: Device> PinnedDrop for Registration<T> {
         unsafe { bindings::misc_deregister(self.misc.get()) };
     }
 }
-
-struct Fops(bindings::file_operations);
-
-// SAFETY: Function pointers and a pointer to the module, which do not change.
-unsafe impl Sync for Fops {}

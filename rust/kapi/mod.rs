@@ -7,7 +7,9 @@
 pub(crate) mod call_group;
 pub(crate) mod completion;
 pub(crate) mod csd;
+pub(crate) mod file;
 pub(crate) mod misc;
+pub(crate) mod pages;
 pub(crate) mod reaper;
 pub(crate) mod regs;
 pub(crate) mod task;
@@ -19,6 +21,10 @@ pub(crate) mod uapi;
     clippy::undocumented_unsafe_blocks,
     unreachable_pub,
     reason = "generated"
+)]
+#[allow(
+    improper_ctypes,
+    reason = "C structures that are empty in some configurations"
 )]
 mod helpers {
     use kernel::bindings::*;

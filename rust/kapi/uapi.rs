@@ -2,6 +2,7 @@
 
 //! bindgen's view of `include/uapi/linux/cpupeek.h`, and what may be done with its bytes.
 
+use super::task::etime;
 use kernel::transmute::{
     AsBytes,
     FromBytes, //
@@ -27,6 +28,9 @@ pub(crate) use {
     cpupeek_batch as Batch,
     cpupeek_info as Info,
     cpupeek_op as Op,
+    cpupeek_prepare as Prepare,
+    cpupeek_result as OpResult,
+    cpupeek_run as Run,
     cpupeek_tsc_pair as TscPair, //
 };
 
@@ -45,9 +49,21 @@ plain_bytes!(Op, 4 + 2 + 2 + 4 * 4 + 8 + 16);
 plain_bytes!(Info, 2 * 4 + 8 + 6 * 4);
 plain_bytes!(Batch, 6 * 4 + 2 * 8);
 plain_bytes!(TscPair, 2 * 8);
+plain_bytes!(Prepare, 4 * 4 + 8 + 2 * 4);
+plain_bytes!(OpResult, 2 * 4 + 8 + 16);
+plain_bytes!(Run, 4 * 4 + 2 * 8);
 
 // SAFETY: All fields are integers.
 unsafe impl pin_init::Zeroable for Op {}
+// SAFETY: All fields are integers.
+unsafe impl pin_init::Zeroable for OpResult {}
+
+impl OpResult {
+    /// The bytes of some results.
+    pub(crate) fn bytes_of(results: &[Self]) -> &[u8] {
+        AsBytes::as_bytes(results)
+    }
+}
 
 impl Op {
     /// Stores the answer: status 0, the time stamp, and the four words of the value.
@@ -63,6 +79,35 @@ impl Op {
     pub(crate) fn refuse(&mut self, error: kernel::error::Error) {
         self.answer(0, [0; 4]);
         self.status = error.to_errno();
+    }
+
+    /// Stores what there is before an answer: `ETIME` if the operation was admitted, else why not.
+    pub(crate) fn await_answer(&mut self, admitted: kernel::error::Result) {
+        self.refuse(admitted.err().unwrap_or(etime()));
+    }
+
+    /// Whether the operation was admitted, and is not answered.
+    pub(crate) fn is_awaiting_answer(&self) -> bool {
+        self.status == etime().to_errno()
+    }
+
+    /// The answer alone.
+    pub(crate) fn result(&self) -> OpResult {
+        // SAFETY: Both unions are 16 bytes of integers.
+        let value = unsafe { self.__bindgen_anon_1.__bindgen_anon_1 };
+        OpResult {
+            status: self.status,
+            cpu: self.cpu,
+            tsc: self.tsc,
+            __bindgen_anon_1: cpupeek_result__bindgen_ty_1 {
+                __bindgen_anon_1: cpupeek_result__bindgen_ty_1__bindgen_ty_1 {
+                    eax: value.eax,
+                    ebx: value.ebx,
+                    ecx: value.ecx,
+                    edx: value.edx,
+                },
+            },
+        }
     }
 
     /// Takes the answer of `other`.

@@ -109,6 +109,8 @@ struct cpupeek_op {
 #define CPUPEEK_FEATURE_READ	(1ULL << 0)
 /* CPUPEEK_IOC_BATCH */
 #define CPUPEEK_FEATURE_BATCH	(1ULL << 1)
+/* CPUPEEK_IOC_PREPARE and CPUPEEK_IOC_RUN */
+#define CPUPEEK_FEATURE_PLAN	(1ULL << 2)
 
 /**
  * struct cpupeek_info - what this module can do here
@@ -158,7 +160,8 @@ struct cpupeek_info {
  * @ops: in: address of the first &struct cpupeek_op
  * @tsc: in: with %CPUPEEK_BATCH_TSC_PAIR the address of an array of
  *	&struct cpupeek_tsc_pair, indexed by CPU number and as long as the
- *	highest number among the operations asks for; else 0
+ *	highest number among the operations asks for; else 0. Entries of CPUs
+ *	that the batch asks nothing of are left alone.
  */
 struct cpupeek_batch {
 	__u32 size;
@@ -176,16 +179,104 @@ struct cpupeek_batch {
  * @start: out: the CPU's time stamp counter before its first operation
  * @end: out: the same after its last one
  *
- * Both are 0 for a CPU that the batch asked nothing of or that did not answer.
+ * Both are 0 for a CPU that has not answered.
  */
 struct cpupeek_tsc_pair {
 	__aligned_u64 start;
 	__aligned_u64 end;
 };
 
+/**
+ * struct cpupeek_prepare - operations to check once and run many times
+ * @size: in: size of this structure as the caller knows it
+ * @flags: must be 0
+ * @nr_ops: in: number of operations
+ * @op_size: in: distance between operations in bytes, as in
+ *	&struct cpupeek_batch
+ * @ops: in: address of the first &struct cpupeek_op
+ * @fd: out: a new descriptor of the plan, close-on-exec
+ * @reserved: must be 0
+ *
+ * The plan has the rights of the descriptor that made it. An operation that is
+ * malformed or refused does not keep the plan from being made; its result has
+ * the status that says so. %CPUPEEK_CPU_SELF is malformed in a plan, since it
+ * would be another CPU each time.
+ */
+struct cpupeek_prepare {
+	__u32 size;
+	__u32 flags;
+	__u32 nr_ops;
+	__u32 op_size;
+	__aligned_u64 ops;
+	__s32 fd;
+	__u32 reserved;
+};
+
+/**
+ * struct cpupeek_result - what became of an operation of a plan
+ * @status: out: as in &struct cpupeek_op
+ * @cpu: out: CPU number
+ * @tsc: out: as in &struct cpupeek_op
+ * @value: out: as in &struct cpupeek_op
+ * @eax: out: as in &struct cpupeek_op
+ * @ebx: out: as in &struct cpupeek_op
+ * @ecx: out: as in &struct cpupeek_op
+ * @edx: out: as in &struct cpupeek_op
+ */
+struct cpupeek_result {
+	__s32 status;
+	__u32 cpu;
+	__aligned_u64 tsc;
+	union {
+		__aligned_u64 value;
+		struct {
+			__u32 eax;
+			__u32 ebx;
+			__u32 ecx;
+			__u32 edx;
+		};
+	};
+};
+
+/* Flags of a run, &struct cpupeek_run.flags: as in &struct cpupeek_batch. */
+#define CPUPEEK_RUN_SLEEP	(1U << 0)
+#define CPUPEEK_RUN_SPIN	(1U << 1)
+#define CPUPEEK_RUN_TSC_PAIR	(1U << 2)
+/* Leave the results in the plan's own buffer, which mmap() shows. */
+#define CPUPEEK_RUN_MAPPED	(1U << 3)
+
+/**
+ * struct cpupeek_run - performs a plan
+ * @size: in: size of this structure as the caller knows it
+ * @flags: in: CPUPEEK_RUN_* bits; SLEEP and SPIN exclude each other
+ * @timeout_ms: in: as in &struct cpupeek_batch
+ * @nr_results: in: number of operations of the plan; 0 with
+ *	%CPUPEEK_RUN_MAPPED
+ * @results: in: address of that many &struct cpupeek_result, in the order of
+ *	the plan's operations; 0 with %CPUPEEK_RUN_MAPPED
+ * @tsc: in: as in &struct cpupeek_batch
+ *
+ * With %CPUPEEK_RUN_MAPPED the results are where mmap() of the plan's
+ * descriptor at offset 0, read-only and shared, shows them: an array of
+ * &struct cpupeek_result from the first byte on. A run in another thread
+ * overwrites them.
+ */
+struct cpupeek_run {
+	__u32 size;
+	__u32 flags;
+	__u32 timeout_ms;
+	__u32 nr_results;
+	__aligned_u64 results;
+	__aligned_u64 tsc;
+};
+
+/* On a descriptor of CPUPEEK_DEVICE. */
 #define CPUPEEK_IOC_INFO	_IOR(CPUPEEK_IOC_TYPE, 0x00, struct cpupeek_info)
 #define CPUPEEK_IOC_READ	_IOWR(CPUPEEK_IOC_TYPE, 0x01, struct cpupeek_op)
 #define CPUPEEK_IOC_BATCH	_IOW(CPUPEEK_IOC_TYPE, 0x02, struct cpupeek_batch)
-/* Numbers 0x03 to 0x1F of this type are cpupeek's too. */
+#define CPUPEEK_IOC_PREPARE	_IOWR(CPUPEEK_IOC_TYPE, 0x03, struct cpupeek_prepare)
+/* On a descriptor of a plan. */
+#define CPUPEEK_IOC_RUN		_IOW(CPUPEEK_IOC_TYPE, 0x04, struct cpupeek_run)
+/* Numbers 0x05 to 0x1F of this type are cpupeek's too. */
 
 #endif /* _UAPI_LINUX_CPUPEEK_H */

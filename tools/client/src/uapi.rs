@@ -9,9 +9,14 @@ pub const CPUPEEK_CPUID: u32 = 2;
 pub const CPUPEEK_OP_DISTURB: u32 = 1;
 pub const CPUPEEK_FEATURE_READ: u32 = 1;
 pub const CPUPEEK_FEATURE_BATCH: u32 = 2;
+pub const CPUPEEK_FEATURE_PLAN: u32 = 4;
 pub const CPUPEEK_BATCH_SLEEP: u32 = 1;
 pub const CPUPEEK_BATCH_SPIN: u32 = 2;
 pub const CPUPEEK_BATCH_TSC_PAIR: u32 = 4;
+pub const CPUPEEK_RUN_SLEEP: u32 = 1;
+pub const CPUPEEK_RUN_SPIN: u32 = 2;
+pub const CPUPEEK_RUN_TSC_PAIR: u32 = 4;
+pub const CPUPEEK_RUN_MAPPED: u32 = 8;
 pub type __u16 = ::core::ffi::c_ushort;
 pub type __s32 = ::core::ffi::c_int;
 pub type __u32 = ::core::ffi::c_uint;
@@ -183,6 +188,136 @@ const _: () = {
         [::core::mem::offset_of!(cpupeek_tsc_pair, start) - 0usize];
     ["Offset of field: cpupeek_tsc_pair::end"]
         [::core::mem::offset_of!(cpupeek_tsc_pair, end) - 8usize];
+};
+#[repr(C)]
+#[repr(align(8))]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct cpupeek_prepare {
+    pub size: __u32,
+    pub flags: __u32,
+    pub nr_ops: __u32,
+    pub op_size: __u32,
+    pub ops: __u64,
+    pub fd: __s32,
+    pub reserved: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cpupeek_prepare"][::core::mem::size_of::<cpupeek_prepare>() - 32usize];
+    ["Alignment of cpupeek_prepare"][::core::mem::align_of::<cpupeek_prepare>() - 8usize];
+    ["Offset of field: cpupeek_prepare::size"]
+        [::core::mem::offset_of!(cpupeek_prepare, size) - 0usize];
+    ["Offset of field: cpupeek_prepare::flags"]
+        [::core::mem::offset_of!(cpupeek_prepare, flags) - 4usize];
+    ["Offset of field: cpupeek_prepare::nr_ops"]
+        [::core::mem::offset_of!(cpupeek_prepare, nr_ops) - 8usize];
+    ["Offset of field: cpupeek_prepare::op_size"]
+        [::core::mem::offset_of!(cpupeek_prepare, op_size) - 12usize];
+    ["Offset of field: cpupeek_prepare::ops"]
+        [::core::mem::offset_of!(cpupeek_prepare, ops) - 16usize];
+    ["Offset of field: cpupeek_prepare::fd"]
+        [::core::mem::offset_of!(cpupeek_prepare, fd) - 24usize];
+    ["Offset of field: cpupeek_prepare::reserved"]
+        [::core::mem::offset_of!(cpupeek_prepare, reserved) - 28usize];
+};
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cpupeek_result {
+    pub status: __s32,
+    pub cpu: __u32,
+    pub tsc: __u64,
+    pub __bindgen_anon_1: cpupeek_result__bindgen_ty_1,
+}
+#[repr(C)]
+#[repr(align(8))]
+#[derive(Copy, Clone)]
+pub union cpupeek_result__bindgen_ty_1 {
+    pub value: __u64,
+    pub __bindgen_anon_1: cpupeek_result__bindgen_ty_1__bindgen_ty_1,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct cpupeek_result__bindgen_ty_1__bindgen_ty_1 {
+    pub eax: __u32,
+    pub ebx: __u32,
+    pub ecx: __u32,
+    pub edx: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cpupeek_result__bindgen_ty_1__bindgen_ty_1"]
+        [::core::mem::size_of::<cpupeek_result__bindgen_ty_1__bindgen_ty_1>() - 16usize];
+    ["Alignment of cpupeek_result__bindgen_ty_1__bindgen_ty_1"]
+        [::core::mem::align_of::<cpupeek_result__bindgen_ty_1__bindgen_ty_1>() - 4usize];
+    ["Offset of field: cpupeek_result__bindgen_ty_1__bindgen_ty_1::eax"]
+        [::core::mem::offset_of!(cpupeek_result__bindgen_ty_1__bindgen_ty_1, eax) - 0usize];
+    ["Offset of field: cpupeek_result__bindgen_ty_1__bindgen_ty_1::ebx"]
+        [::core::mem::offset_of!(cpupeek_result__bindgen_ty_1__bindgen_ty_1, ebx) - 4usize];
+    ["Offset of field: cpupeek_result__bindgen_ty_1__bindgen_ty_1::ecx"]
+        [::core::mem::offset_of!(cpupeek_result__bindgen_ty_1__bindgen_ty_1, ecx) - 8usize];
+    ["Offset of field: cpupeek_result__bindgen_ty_1__bindgen_ty_1::edx"]
+        [::core::mem::offset_of!(cpupeek_result__bindgen_ty_1__bindgen_ty_1, edx) - 12usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cpupeek_result__bindgen_ty_1"]
+        [::core::mem::size_of::<cpupeek_result__bindgen_ty_1>() - 16usize];
+    ["Alignment of cpupeek_result__bindgen_ty_1"]
+        [::core::mem::align_of::<cpupeek_result__bindgen_ty_1>() - 8usize];
+    ["Offset of field: cpupeek_result__bindgen_ty_1::value"]
+        [::core::mem::offset_of!(cpupeek_result__bindgen_ty_1, value) - 0usize];
+};
+impl Default for cpupeek_result__bindgen_ty_1 {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cpupeek_result"][::core::mem::size_of::<cpupeek_result>() - 32usize];
+    ["Alignment of cpupeek_result"][::core::mem::align_of::<cpupeek_result>() - 8usize];
+    ["Offset of field: cpupeek_result::status"]
+        [::core::mem::offset_of!(cpupeek_result, status) - 0usize];
+    ["Offset of field: cpupeek_result::cpu"][::core::mem::offset_of!(cpupeek_result, cpu) - 4usize];
+    ["Offset of field: cpupeek_result::tsc"][::core::mem::offset_of!(cpupeek_result, tsc) - 8usize];
+};
+impl Default for cpupeek_result {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[repr(align(8))]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct cpupeek_run {
+    pub size: __u32,
+    pub flags: __u32,
+    pub timeout_ms: __u32,
+    pub nr_results: __u32,
+    pub results: __u64,
+    pub tsc: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cpupeek_run"][::core::mem::size_of::<cpupeek_run>() - 32usize];
+    ["Alignment of cpupeek_run"][::core::mem::align_of::<cpupeek_run>() - 8usize];
+    ["Offset of field: cpupeek_run::size"][::core::mem::offset_of!(cpupeek_run, size) - 0usize];
+    ["Offset of field: cpupeek_run::flags"][::core::mem::offset_of!(cpupeek_run, flags) - 4usize];
+    ["Offset of field: cpupeek_run::timeout_ms"]
+        [::core::mem::offset_of!(cpupeek_run, timeout_ms) - 8usize];
+    ["Offset of field: cpupeek_run::nr_results"]
+        [::core::mem::offset_of!(cpupeek_run, nr_results) - 12usize];
+    ["Offset of field: cpupeek_run::results"]
+        [::core::mem::offset_of!(cpupeek_run, results) - 16usize];
+    ["Offset of field: cpupeek_run::tsc"][::core::mem::offset_of!(cpupeek_run, tsc) - 24usize];
 };
 pub const CPUPEEK_CONST_CPU_SELF: __u32 = 4294967295;
 pub const CPUPEEK_CONST_IOC_INFO: __u32 = 2150158336;

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Prepared plans: operations that are checked and grouped once, and performed many times.
+
+use super::{
+    batch::Batch,
+    wait::Deadline,
+    Engine,
+    Group,
+    Manner,
+    Spare, //
+};
+use crate::{
+    kapi::{
+        call_group::Capacity,
+        pages::SharedPages,
+        uapi::{
+            Op,
+            OpResult,
+            CPU_SELF, //
+        },
+    },
+    logic::plan::Planner,
+    policy::Rights,
+    stats::Counter, //
+};
+use kernel::{
+    cpu::nr_cpu_ids,
+    mm::virt::VmaNew,
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+    uaccess::{
+        UserPtr,
+        UserSlice, //
+    },
+};
+
+/// Operations with the rights of the descriptor that prepared them.
+#[pin_data]
+pub(crate) struct Plan {
+    engine: Arc<Engine>,
+    /// In the caller's order; the status is that of a result which has no answer.
+    ops: KVVec<Op>,
+    capacity: Capacity,
+    /// Groups in here are filled and planned.
+    #[pin]
+    spare: Spare,
+    #[pin]
+    buffer: Mutex<Option<SharedPages>>,
+}
+
+/// How to perform a plan; the header has been checked.
+pub(crate) struct RunRequest {
+    /// Where the results go in user space; `None` for the plan's own buffer.
+    pub(crate) results: Option<UserPtr>,
+    /// How long to wait, 0 for ever.
+    pub(crate) timeout_ms: u32,
+    /// How to wait.
+    pub(crate) manner: Manner,
+    /// Address of the time stamp pairs, in user space.
+    pub(crate) tsc: Option<UserPtr>,
+}
+
+impl Plan {
+    /// Prepares the operations of `batch` with the given rights.
+    ///
+    /// [`EFAULT`] or [`ENOMEM`]; everything else is in the results.
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        rights: Rights,
+        batch: &Batch,
+    ) -> Result<Pin<KBox<Self>>> {
+        let empty: Op = pin_init::zeroed();
+        let mut ops = KVVec::from_elem(empty, batch.count, GFP_KERNEL_ACCOUNT)?;
+        batch.fetch(&mut ops)?;
+        for op in ops.iter_mut() {
+            let checked = if op.cpu == CPU_SELF {
+                Err(EINVAL)
+            } else {
+                rights.check(op)
+            };
+            op.await_answer(checked);
+        }
+        let cpus = nr_cpu_ids() as usize;
+        let plan = try_pin_init!(Self {
+            engine,
+            capacity: Capacity {
+                slices: ops.len().min(cpus),
+                ops: ops.len(),
+                index: cpus,
+            },
+            ops,
+            spare <- Spare::new(),
+            buffer <- new_mutex!(None, "cpupeek_buffer"),
+        });
+        KBox::try_pin_init(plan, GFP_KERNEL_ACCOUNT)
+    }
+
+    /// The number of operations.
+    pub(crate) fn len(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// Maps the plan's own buffer, which it gets with the first mapping.
+    pub(crate) fn map(&self, vma: &VmaNew) -> Result {
+        let mut buffer = self.buffer.lock();
+        if let Some(pages) = &*buffer {
+            return pages.map(vma);
+        }
+        let pages = SharedPages::new(self.len().saturating_mul(size_of::<OpResult>()))?;
+        pages.map(vma)?;
+        *buffer = Some(pages);
+        Ok(())
+    }
+
+    /// Performs the plan.
+    ///
+    /// [`EFAULT`], [`ENOMEM`], [`EINTR`] on a fatal signal, or [`EINVAL`] if the results are for a
+    /// buffer that was never mapped; everything else is in the results.
+    pub(crate) fn perform(&self, request: &RunRequest) -> Result {
+        if request.results.is_none() && self.buffer.lock().is_none() {
+            return Err(EINVAL);
+        }
+        self.engine.stats.add(Counter::Calls, 1);
+        self.engine.stats.add(Counter::Ops, self.len() as u64);
+
+        let (group, used) = self.filled_group()?;
+        let mut flight = group.start(used).map_err(|(_, error)| error)?;
+        let deadline = Deadline::after_ms(request.timeout_ms);
+        let result = self
+            .engine
+            .fly(&mut flight, deadline, request.manner)
+            .and_then(|()| {
+                let staged = self.engine.collect(&mut flight, &self.ops)?;
+                match request.results {
+                    Some(place) => Self::store(place, staged),
+                    None => self.publish(staged),
+                }?;
+                Engine::store_tsc(&mut flight, request.tsc)
+            });
+        // Unlike a batch's, this memory is what the plan was prepared for, whatever its size.
+        self.engine.land(flight, |group| self.spare.put(group));
+        result
+    }
+
+    /// A group with the plan's operations, and the number of its CPUs.
+    fn filled_group(&self) -> Result<(Group, usize)> {
+        if let Some(mut group) = self.spare.take() {
+            let plan = group.memory().plan.iter();
+            let used = plan.take_while(|slice| slice.len != 0).count();
+            return Ok((group, used));
+        }
+        let mut group = self.engine.new_group(self.capacity)?;
+        let memory = group.memory();
+        let mut planner = Planner::new(memory.index, memory.plan);
+        let admitted = |op: &&Op| op.is_awaiting_answer();
+        for op in self.ops.iter().filter(admitted) {
+            planner.count(op.cpu);
+        }
+        planner.layout();
+        for (i, op) in self.ops.iter().enumerate() {
+            if op.is_awaiting_answer() {
+                let place = planner.place(op.cpu).ok_or(EINVAL)?;
+                let slot = memory.ops.get_mut(place as usize).ok_or(EINVAL)?;
+                *slot = *op;
+                slot.reserved = i as u32;
+            }
+        }
+        let used = planner.finish().len();
+        Ok((group, used))
+    }
+
+    /// Copies the results out, some at a time: their layout is not that of operations.
+    fn store(place: UserPtr, staged: &[Op]) -> Result {
+        let size = staged.len().saturating_mul(size_of::<OpResult>());
+        let mut writer = UserSlice::new(place, size).writer();
+        for ops in staged.chunks(8) {
+            let mut results = [pin_init::zeroed::<OpResult>(); 8];
+            for (result, op) in results.iter_mut().zip(ops) {
+                *result = op.result();
+            }
+            writer.write_slice(OpResult::bytes_of(results.get(..ops.len()).ok_or(EINVAL)?))?;
+        }
+        Ok(())
+    }
+
+    fn publish(&self, staged: &[Op]) -> Result {
+        let buffer = self.buffer.lock();
+        let pages = buffer.as_ref().ok_or(EINVAL)?;
+        for (i, op) in staged.iter().enumerate() {
+            pages.write(i.saturating_mul(size_of::<OpResult>()), &op.result())?;
+        }
+        Ok(())
+    }
+}
