@@ -10,10 +10,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define TSC_AUX 0xc0000103U
 #define MAX_CPUS 64
 #define POISON 0xcc
+#define FEATURES (CPUPEEK_FEATURE_READ | CPUPEEK_FEATURE_BATCH | CPUPEEK_FEATURE_PLAN)
 
 static int device;
 static int failures;
@@ -53,12 +56,32 @@ static int is_leaf_0(const struct cpupeek_op *op)
 	       op->ecx == ecx && op->edx == edx;
 }
 
+/* Results of what ask_both() asked for. */
+static int are_right(const struct cpupeek_result *results)
+{
+	int good = 1;
+	__u32 cpu, eax, ebx, ecx, edx;
+
+	__cpuid(0, eax, ebx, ecx, edx);
+	for (cpu = 0; cpu < info.nr_cpu_ids; cpu++) {
+		const struct cpupeek_result *msr = &results[2 * cpu];
+		const struct cpupeek_result *leaf = &results[2 * cpu + 1];
+
+		good &= msr->status == 0 && msr->cpu == cpu &&
+			msr->value == cpu && msr->eax == cpu &&
+			msr->ecx == 0 && msr->edx == 0 && leaf->status == 0 &&
+			leaf->cpu == cpu && leaf->eax == eax &&
+			leaf->ebx == ebx && leaf->ecx == ecx && leaf->edx == edx;
+	}
+	return good;
+}
+
 static void test_info(void)
 {
 	memset(&info, POISON, sizeof(info));
 	report(ioctl(device, CPUPEEK_IOC_INFO, &info) == 0 &&
 	       info.size == sizeof(info) && info.reserved == 0 &&
-	       (info.features & CPUPEEK_FEATURE_READ) &&
+	       (info.features & FEATURES) == FEATURES &&
 	       info.nr_cpu_ids > 0 && info.nr_cpu_ids <= MAX_CPUS &&
 	       info.tsc_stable <= 1, "INFO");
 }
@@ -89,6 +112,17 @@ static void test_read(void)
 	       "READ into nothing");
 }
 
+/* Two registers of each CPU. */
+static void ask_both(struct cpupeek_op *ops)
+{
+	__u32 cpu;
+
+	for (cpu = 0; cpu < info.nr_cpu_ids; cpu++) {
+		ask(&ops[2 * cpu], cpu, CPUPEEK_MSR, TSC_AUX);
+		ask(&ops[2 * cpu + 1], cpu, CPUPEEK_CPUID, 0);
+	}
+}
+
 static void prepare(struct cpupeek_batch *batch, struct cpupeek_op *ops)
 {
 	memset(batch, 0, sizeof(*batch));
@@ -105,10 +139,7 @@ static void test_batch(void)
 	int good;
 	__u32 cpu;
 
-	for (cpu = 0; cpu < info.nr_cpu_ids; cpu++) {
-		ask(&ops[2 * cpu], cpu, CPUPEEK_MSR, TSC_AUX);
-		ask(&ops[2 * cpu + 1], cpu, CPUPEEK_CPUID, 0);
-	}
+	ask_both(ops);
 	prepare(&batch, ops);
 	good = ioctl(device, CPUPEEK_IOC_BATCH, &batch) == 0;
 	for (cpu = 0; cpu < info.nr_cpu_ids; cpu++)
@@ -123,6 +154,48 @@ static void test_batch(void)
 	       errno == EFAULT, "BATCH at an address beyond user space");
 }
 
+static void test_plan(void)
+{
+	static struct cpupeek_op ops[2 * MAX_CPUS];
+	static struct cpupeek_result results[2 * MAX_CPUS];
+	struct cpupeek_prepare prepare;
+	struct cpupeek_run run;
+	void *mapped;
+
+	ask_both(ops);
+	memset(&prepare, 0, sizeof(prepare));
+	prepare.size = sizeof(prepare);
+	prepare.nr_ops = 2 * info.nr_cpu_ids;
+	prepare.op_size = sizeof(*ops);
+	prepare.ops = (__u64)(unsigned long)ops;
+	prepare.fd = -1;
+	report(ioctl(device, CPUPEEK_IOC_PREPARE, &prepare) == 0 &&
+	       prepare.fd > device, "PREPARE");
+
+	memset(results, POISON, sizeof(results));
+	memset(&run, 0, sizeof(run));
+	run.size = sizeof(run);
+	run.nr_results = prepare.nr_ops;
+	run.results = (__u64)(unsigned long)results;
+	report(ioctl(prepare.fd, CPUPEEK_IOC_RUN, &run) == 0 &&
+	       are_right(results), "RUN");
+
+	run.results |= (__u64)1 << 63;
+	report(ioctl(prepare.fd, CPUPEEK_IOC_RUN, &run) == -1 &&
+	       errno == EFAULT, "RUN with results beyond user space");
+
+	mapped = mmap(NULL, prepare.nr_ops * sizeof(*results), PROT_READ,
+		      MAP_SHARED, prepare.fd, 0);
+	run.flags = CPUPEEK_RUN_MAPPED;
+	run.nr_results = 0;
+	run.results = 0;
+	report(mapped != MAP_FAILED &&
+	       ioctl(prepare.fd, CPUPEEK_IOC_RUN, &run) == 0 &&
+	       are_right((const struct cpupeek_result *)mapped),
+	       "RUN with mapped results");
+	close(prepare.fd);
+}
+
 int main(void)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -135,7 +208,7 @@ int main(void)
 	if (failures)
 		return 1;
 	test_read();
-	if (info.features & CPUPEEK_FEATURE_BATCH)
-		test_batch();
+	test_batch();
+	test_plan();
 	return failures != 0;
 }

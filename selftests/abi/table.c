@@ -70,6 +70,36 @@ static void batch(void)
 	FIELD(cpupeek_tsc_pair, end);
 }
 
+static void plan(void)
+{
+	STRUCT(cpupeek_prepare);
+	FIELD(cpupeek_prepare, size);
+	FIELD(cpupeek_prepare, flags);
+	FIELD(cpupeek_prepare, nr_ops);
+	FIELD(cpupeek_prepare, op_size);
+	FIELD(cpupeek_prepare, ops);
+	FIELD(cpupeek_prepare, fd);
+	FIELD(cpupeek_prepare, reserved);
+
+	STRUCT(cpupeek_result);
+	FIELD(cpupeek_result, status);
+	FIELD(cpupeek_result, cpu);
+	FIELD(cpupeek_result, tsc);
+	FIELD(cpupeek_result, value);
+	FIELD(cpupeek_result, eax);
+	FIELD(cpupeek_result, ebx);
+	FIELD(cpupeek_result, ecx);
+	FIELD(cpupeek_result, edx);
+
+	STRUCT(cpupeek_run);
+	FIELD(cpupeek_run, size);
+	FIELD(cpupeek_run, flags);
+	FIELD(cpupeek_run, timeout_ms);
+	FIELD(cpupeek_run, nr_results);
+	FIELD(cpupeek_run, results);
+	FIELD(cpupeek_run, tsc);
+}
+
 static void constants(void)
 {
 	printf("CPUPEEK_DEVICE %s\n", CPUPEEK_DEVICE);
@@ -77,15 +107,22 @@ static void constants(void)
 	CONSTANT(CPUPEEK_IOC_INFO);
 	CONSTANT(CPUPEEK_IOC_READ);
 	CONSTANT(CPUPEEK_IOC_BATCH);
+	CONSTANT(CPUPEEK_IOC_PREPARE);
+	CONSTANT(CPUPEEK_IOC_RUN);
 	CONSTANT(CPUPEEK_MSR);
 	CONSTANT(CPUPEEK_CPUID);
 	CONSTANT(CPUPEEK_CPU_SELF);
 	CONSTANT(CPUPEEK_OP_DISTURB);
 	CONSTANT(CPUPEEK_FEATURE_READ);
 	CONSTANT(CPUPEEK_FEATURE_BATCH);
+	CONSTANT(CPUPEEK_FEATURE_PLAN);
 	CONSTANT(CPUPEEK_BATCH_SLEEP);
 	CONSTANT(CPUPEEK_BATCH_SPIN);
 	CONSTANT(CPUPEEK_BATCH_TSC_PAIR);
+	CONSTANT(CPUPEEK_RUN_SLEEP);
+	CONSTANT(CPUPEEK_RUN_SPIN);
+	CONSTANT(CPUPEEK_RUN_TSC_PAIR);
+	CONSTANT(CPUPEEK_RUN_MAPPED);
 }
 
 int main(void)
@@ -93,6 +130,7 @@ int main(void)
 	op();
 	info();
 	batch();
+	plan();
 	constants();
 	return 0;
 }

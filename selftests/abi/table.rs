@@ -52,6 +52,17 @@ fn main() {
     structure!(cpupeek_batch:
         size, flags, nr_ops, op_size, timeout_ms, reserved, ops, tsc);
     structure!(cpupeek_tsc_pair: start, end);
+    structure!(cpupeek_prepare:
+        size, flags, nr_ops, op_size, ops, fd, reserved);
+    structure!(cpupeek_result:
+        status, cpu, tsc,
+        value in __bindgen_anon_1,
+        eax in __bindgen_anon_1.__bindgen_anon_1,
+        ebx in __bindgen_anon_1.__bindgen_anon_1,
+        ecx in __bindgen_anon_1.__bindgen_anon_1,
+        edx in __bindgen_anon_1.__bindgen_anon_1);
+    structure!(cpupeek_run:
+        size, flags, timeout_ms, nr_results, results, tsc);
 
     println!("CPUPEEK_DEVICE {}", CPUPEEK_DEVICE.to_string_lossy());
     constants!(
@@ -59,14 +70,21 @@ fn main() {
         CPUPEEK_IOC_INFO = CPUPEEK_CONST_IOC_INFO,
         CPUPEEK_IOC_READ = CPUPEEK_CONST_IOC_READ,
         CPUPEEK_IOC_BATCH = CPUPEEK_CONST_IOC_BATCH,
+        CPUPEEK_IOC_PREPARE = CPUPEEK_CONST_IOC_PREPARE,
+        CPUPEEK_IOC_RUN = CPUPEEK_CONST_IOC_RUN,
         CPUPEEK_MSR,
         CPUPEEK_CPUID,
         CPUPEEK_CPU_SELF = CPUPEEK_CONST_CPU_SELF,
         CPUPEEK_OP_DISTURB,
         CPUPEEK_FEATURE_READ,
         CPUPEEK_FEATURE_BATCH,
+        CPUPEEK_FEATURE_PLAN,
         CPUPEEK_BATCH_SLEEP,
         CPUPEEK_BATCH_SPIN,
-        CPUPEEK_BATCH_TSC_PAIR
+        CPUPEEK_BATCH_TSC_PAIR,
+        CPUPEEK_RUN_SLEEP,
+        CPUPEEK_RUN_SPIN,
+        CPUPEEK_RUN_TSC_PAIR,
+        CPUPEEK_RUN_MAPPED
     );
 }

@@ -70,6 +70,7 @@ fn features(info: &Info) -> Vec<String> {
         .map(|(bit, mask)| match u32::try_from(mask) {
             Ok(uapi::CPUPEEK_FEATURE_READ) => "read".into(),
             Ok(uapi::CPUPEEK_FEATURE_BATCH) => "batch".into(),
+            Ok(uapi::CPUPEEK_FEATURE_PLAN) => "plan".into(),
             _ => format!("bit{bit}"),
         })
         .collect()

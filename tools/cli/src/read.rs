@@ -5,7 +5,9 @@
 use crate::args::How;
 use crate::cpus::{self, Selection};
 use crate::{json, table, Failure, Outcome};
-use cpupeek_client::{BatchOptions, Cpu, Device, Info, Op, OpError, Reading, Register};
+use cpupeek_client::{
+    BatchOptions, Cpu, Device, DeviceError, Info, Op, OpError, Plan, Reading, Register,
+};
 use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -59,7 +61,8 @@ pub fn run(
         Selection::List(list) => list.expand(info.nr_cpu_ids).map_err(Failure::Usage)?,
     };
     let present = present.ok();
-    let mut ops = plan(registers, &cpus, how.disturb)?;
+    let ops = operations(registers, &cpus, how.disturb)?;
+    let mut reader = Reader::new(device, ops, how.repeat)?;
     let options = BatchOptions {
         timeout: timeout(info, registers.len()),
         ..Default::default()
@@ -75,7 +78,7 @@ pub fn run(
             due = due.saturating_add(how.interval).max(start.elapsed());
             thread::sleep(due.saturating_sub(start.elapsed()));
         }
-        device.batch(&mut ops, options)?;
+        let ops = reader.read(options)?;
         if ops.iter().any(|op| op.result().is_err()) {
             outcome = Outcome::SomeFailed;
         }
@@ -92,9 +95,39 @@ pub fn run(
     Ok(outcome)
 }
 
+/// The cheapest way to read as often as is wanted.
+enum Reader<'a> {
+    Batch(&'a Device, Vec<Op>),
+    Plan(Plan),
+}
+
+impl<'a> Reader<'a> {
+    fn new(device: &'a Device, ops: Vec<Op>, repeat: u64) -> Result<Self, DeviceError> {
+        let info = device.info();
+        if repeat > 1 && info.has_plan() && ops.len() <= info.max_batch_ops as usize {
+            device.prepare(&ops).map(Reader::Plan)
+        } else {
+            Ok(Reader::Batch(device, ops))
+        }
+    }
+
+    fn read(&mut self, options: BatchOptions) -> Result<&[Op], DeviceError> {
+        match self {
+            Reader::Batch(device, ops) => {
+                device.batch(ops, options)?;
+                Ok(ops)
+            }
+            Reader::Plan(plan) => {
+                plan.run(options)?;
+                Ok(plan.ops())
+            }
+        }
+    }
+}
+
 /// Register by register, because one compares a register of different CPUs
 /// more often than the registers of one CPU.
-fn plan(registers: &[Register], cpus: &[u32], disturb: bool) -> Result<Vec<Op>, Failure> {
+fn operations(registers: &[Register], cpus: &[u32], disturb: bool) -> Result<Vec<Op>, Failure> {
     if registers.len().saturating_mul(cpus.len()) > MAX_READINGS {
         return Err(Failure::Usage(format!(
             "{} registers of {} CPUs are too many for one go: read at most {MAX_READINGS} values",
@@ -130,9 +163,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plans_go_register_by_register() {
+    fn operations_go_register_by_register() {
         let registers = [Register::Msr(1), Register::Msr(2)];
-        let ops = plan(&registers, &[0, 5], false).expect("small");
+        let ops = operations(&registers, &[0, 5], false).expect("small");
         let asked: Vec<_> = ops.iter().map(|op| (op.register(), op.cpu())).collect();
         assert_eq!(
             asked,
@@ -144,15 +177,15 @@ mod tests {
             ]
         );
         assert!(ops.iter().all(|op| op.as_raw().flags == 0));
-        let ops = plan(&registers, &[0], true).expect("small");
+        let ops = operations(&registers, &[0], true).expect("small");
         assert!(ops.iter().all(|op| op.as_raw().flags == 1));
     }
 
     #[test]
-    fn plans_are_bounded() {
+    fn operations_are_bounded() {
         let registers = vec![Register::Msr(1); MAX_READINGS / 2 + 1];
-        assert!(plan(&registers, &[0], false).is_ok());
-        let error = plan(&registers, &[0, 1], false).expect_err("too many");
+        assert!(operations(&registers, &[0], false).is_ok());
+        let error = operations(&registers, &[0, 1], false).expect_err("too many");
         assert_eq!(error.status(), 2);
     }
 

@@ -5,6 +5,7 @@
 use crate::error::{DeviceError, Error, OpError};
 use crate::ioctl;
 use crate::op::{Cpu, CpuidRegs, Op, Reading, Value};
+use crate::plan::Plan;
 use crate::uapi;
 use std::fs::{self, File};
 use std::io;
@@ -46,6 +47,11 @@ impl Info {
     /// Whether the module has CPUPEEK_IOC_BATCH.
     pub const fn has_batch(&self) -> bool {
         self.features & uapi::CPUPEEK_FEATURE_BATCH as u64 != 0
+    }
+
+    /// Whether the module has plans.
+    pub const fn has_plan(&self) -> bool {
+        self.features & uapi::CPUPEEK_FEATURE_PLAN as u64 != 0
     }
 
     /// Nothing if the module does not even know the first version's fields or
@@ -96,6 +102,18 @@ impl BatchOptions {
                 Wait::Spin => uapi::CPUPEEK_BATCH_SPIN,
             },
             timeout_ms,
+            ..Default::default()
+        }
+    }
+
+    pub(crate) fn run_header(&self) -> uapi::cpupeek_run {
+        uapi::cpupeek_run {
+            flags: match self.wait {
+                Wait::Adaptive => 0,
+                Wait::Sleep => uapi::CPUPEEK_RUN_SLEEP,
+                Wait::Spin => uapi::CPUPEEK_RUN_SPIN,
+            },
+            timeout_ms: self.timeout.map_or(0, milliseconds),
             ..Default::default()
         }
     }
@@ -207,6 +225,18 @@ impl Device {
         Ok(())
     }
 
+    /// Has the module check `ops` and keep them, to be performed again and
+    /// again.
+    ///
+    /// A plan takes at most [`Info::max_batch_ops`] operations, and
+    /// [`Cpu::Current`] is malformed in it. Only a module that
+    /// [has plans](Info::has_plan) can do this.
+    pub fn prepare(&self, ops: &[Op]) -> Result<Plan, DeviceError> {
+        let fd = ioctl::prepare(&self.file, ops)
+            .map_err(|errno| DeviceError::from_command("PREPARE", errno))?;
+        Ok(Plan::new(fd, ops))
+    }
+
     fn perform(&self, op: &mut Op) -> Result<(), DeviceError> {
         op.forget_answer();
         ioctl::read(&self.file, op).map_err(|errno| DeviceError::from_command("READ", errno))
@@ -290,6 +320,20 @@ mod tests {
         assert_eq!(flags(Wait::Spin), 2);
         let header = BatchOptions::default().header(7);
         assert_eq!((header.timeout_ms, header.reserved, header.tsc), (7, 0, 0));
+    }
+
+    #[test]
+    fn run_headers_carry_the_options() {
+        let header = |wait, timeout| {
+            let header = BatchOptions { wait, timeout }.run_header();
+            (header.flags, header.timeout_ms, header.tsc)
+        };
+        assert_eq!(header(Wait::Adaptive, None), (0, 0, 0));
+        assert_eq!(header(Wait::Sleep, Some(Duration::ZERO)), (1, 1, 0));
+        assert_eq!(
+            header(Wait::Spin, Some(Duration::from_secs(1))),
+            (2, 1000, 0)
+        );
     }
 
     #[test]

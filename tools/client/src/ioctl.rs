@@ -7,10 +7,13 @@ use crate::uapi;
 use rustix::io;
 use rustix::ioctl::{ioctl, Opcode, Updater};
 use std::fs::File;
+use std::os::fd::{FromRawFd, OwnedFd};
 
 const INFO: Opcode = uapi::CPUPEEK_CONST_IOC_INFO as Opcode;
 const READ: Opcode = uapi::CPUPEEK_CONST_IOC_READ as Opcode;
 const BATCH: Opcode = uapi::CPUPEEK_CONST_IOC_BATCH as Opcode;
+const PREPARE: Opcode = uapi::CPUPEEK_CONST_IOC_PREPARE as Opcode;
+const RUN: Opcode = uapi::CPUPEEK_CONST_IOC_RUN as Opcode;
 
 pub(crate) fn info(device: &File) -> io::Result<uapi::cpupeek_info> {
     let mut info = uapi::cpupeek_info::default();
@@ -42,4 +45,39 @@ pub(crate) fn batch(
     // long as it lasts, and any bits are a value of them. `Updater`, unlike
     // `Setter`, tells the compiler that memory changes.
     unsafe { ioctl(device, Updater::<BATCH, _>::new(&mut header)) }
+}
+
+/// Makes a plan of `ops` and returns its descriptor.
+pub(crate) fn prepare(device: &File, ops: &[Op]) -> io::Result<OwnedFd> {
+    let mut header = uapi::cpupeek_prepare {
+        size: size_of::<uapi::cpupeek_prepare>() as u32,
+        nr_ops: u32::try_from(ops.len()).map_err(|_| io::Errno::TOOBIG)?,
+        op_size: size_of::<Op>() as u32,
+        ops: ops.as_ptr().expose_provenance() as u64,
+        fd: -1,
+        ..Default::default()
+    };
+    // SAFETY: The command is for this type, of whose bytes it overwrites some;
+    // any bits are a value of it. Through `header.ops` it only reads.
+    unsafe { ioctl(device, Updater::<PREPARE, _>::new(&mut header)) }?;
+    if header.fd < 0 {
+        return Err(io::Errno::BADF);
+    }
+    // SAFETY: The module opened this descriptor for us and nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(header.fd) })
+}
+
+/// Performs a plan. `header` says how; where the results go is filled in here.
+pub(crate) fn run(
+    plan: &OwnedFd,
+    mut header: uapi::cpupeek_run,
+    results: &mut [uapi::cpupeek_result],
+) -> io::Result<()> {
+    header.size = size_of::<uapi::cpupeek_run>() as u32;
+    header.nr_results = u32::try_from(results.len()).map_err(|_| io::Errno::TOOBIG)?;
+    header.results = results.as_mut_ptr().expose_provenance() as u64;
+    // SAFETY: The command is for this type. Through `header.results` it writes
+    // to `nr_results` structures, which are ours to write for as long as it
+    // lasts, and any bits are a value of them.
+    unsafe { ioctl(plan, Updater::<RUN, _>::new(&mut header)) }
 }

@@ -49,6 +49,7 @@ mod device;
 mod error;
 mod ioctl;
 mod op;
+mod plan;
 
 /// The ABI as it is, generated from `include/uapi/linux/cpupeek.h`.
 #[allow(
@@ -63,3 +64,4 @@ pub mod uapi;
 pub use device::{BatchOptions, Device, Info, Wait, DEFAULT_PATH};
 pub use error::{DeviceError, Error, OpError};
 pub use op::{Cpu, CpuidRegs, Op, Reading, Register, Value};
+pub use plan::Plan;

@@ -181,6 +181,21 @@ impl Op {
         self.0.status = OpError::Timeout.errno().checked_neg().unwrap_or(NOT_READ);
     }
 
+    /// Takes the answer to this operation from a run of a plan.
+    pub(crate) fn take_answer(&mut self, result: &uapi::cpupeek_result) {
+        // SAFETY: The results are initialised as a whole before the module
+        // writes to them, and any bits are a value of this member.
+        let regs = unsafe { result.__bindgen_anon_1.__bindgen_anon_1 };
+        self.0.status = result.status;
+        self.0.tsc = result.tsc;
+        self.0.__bindgen_anon_1.__bindgen_anon_1 = uapi::cpupeek_op__bindgen_ty_1__bindgen_ty_1 {
+            eax: regs.eax,
+            ebx: regs.ebx,
+            ecx: regs.ecx,
+            edx: regs.edx,
+        };
+    }
+
     const fn is_msr(&self) -> bool {
         self.0.kind == uapi::CPUPEEK_MSR as u16
     }
@@ -300,6 +315,29 @@ mod tests {
                 Err(error)
             );
         }
+    }
+
+    #[test]
+    fn answers_of_plans_are_taken() {
+        let mut result = uapi::cpupeek_result {
+            status: 0,
+            cpu: 5,
+            tsc: 77,
+            ..Default::default()
+        };
+        result.__bindgen_anon_1.value = 0x22_0000_0011;
+        let reading = Reading {
+            cpu: 5,
+            tsc: 77,
+            value: Value::Msr(0x22_0000_0011),
+        };
+        let mut op = Op::msr(5, 0x10);
+        op.take_answer(&result);
+        assert_eq!(op.result(), Ok(reading));
+
+        result.status = -6;
+        op.take_answer(&result);
+        assert_eq!(op.result(), Err(OpError::Absent));
     }
 
     #[test]
