@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The tests, and what they need.
+
+mod module;
+mod read;
+mod reject;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::guest;
+use crate::hold;
+use crate::trace;
+
+/// What tests are told.
+pub struct Env {
+    /// The module's file.
+    pub module: PathBuf,
+    /// How long tests that repeat something go on.
+    pub soak: Duration,
+    /// What random choices begin with.
+    pub seed: u64,
+}
+
+/// A soak of this length is a full one.
+const FULL_SOAK: Duration = Duration::from_secs(30);
+
+impl Env {
+    /// How often to do what is to be done `full` times in a full soak.
+    pub fn scaled(&self, full: u32) -> u32 {
+        let share = self.soak.as_secs_f64() / FULL_SOAK.as_secs_f64();
+        ((f64::from(full) * share.min(1.0)) as u32).max(1)
+    }
+}
+
+/// What a test cannot do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Two CPUs online.
+    Cpus,
+    /// A CPU that can be taken offline, besides two others.
+    Hotplug,
+    /// The module that holds interrupts off, and a CPU to hold, besides another.
+    Hold,
+    /// The module's file.
+    Module,
+    /// The kernel's own MSR and CPUID drivers.
+    Msr,
+    /// An MSR that faults.
+    Fault,
+    /// Tracepoints.
+    Trace,
+    /// The cgroup freezer.
+    Freezer,
+}
+
+impl Need {
+    pub const ALL: &[Self] = &[
+        Self::Cpus,
+        Self::Hotplug,
+        Self::Hold,
+        Self::Module,
+        Self::Msr,
+        Self::Fault,
+        Self::Trace,
+        Self::Freezer,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpus => "cpus",
+            Self::Hotplug => "hotplug",
+            Self::Hold => "hold",
+            Self::Module => "module",
+            Self::Msr => "msr",
+            Self::Fault => "fault",
+            Self::Trace => "trace",
+            Self::Freezer => "freezer",
+        }
+    }
+
+    /// Why it is not there, if it is not.
+    pub fn missing(self, env: &Env) -> Option<String> {
+        let exists = |path: &str, what: &str| {
+            (!Path::new(path).exists()).then(|| format!("{what}: there is no {path}"))
+        };
+        let cpus = |least: usize| {
+            let online = guest::online().len();
+            (online < least).then(|| format!("wants {least} CPUs online, and there are {online}"))
+        };
+        match self {
+            Self::Cpus => cpus(2),
+            Self::Hotplug => cpus(3).or_else(|| {
+                let pluggable = guest::online().into_iter().any(guest::can_go_offline);
+                (!pluggable).then(|| "no CPU can be taken offline".into())
+            }),
+            Self::Hold => cpus(2).or_else(|| {
+                (!hold::is_loaded()).then(|| "cpupeek_hold.ko is not loaded: give --hold".into())
+            }),
+            Self::Module => exists(&env.module.to_string_lossy(), "the module's file"),
+            Self::Msr => exists("/dev/cpu/0/msr", "the msr driver")
+                .or_else(|| exists("/dev/cpu/0/cpuid", "the cpuid driver")),
+            Self::Fault => read::faulting_msr()
+                .is_none()
+                .then(|| "no MSR of those known faults here".into()),
+            Self::Trace => exists(trace::TRACING, "tracefs"),
+            Self::Freezer => exists("/sys/fs/cgroup/cgroup.procs", "cgroup2"),
+        }
+    }
+}
+
+/// A test.
+pub struct Test {
+    pub group: &'static str,
+    pub function: &'static str,
+    pub needs: &'static [Need],
+    pub run: fn(&Env),
+}
+
+impl Test {
+    pub fn name(&self) -> String {
+        format!("{}.{}", self.group, self.function)
+    }
+}
+
+/// The table of a group: `function: needs`.
+macro_rules! tests {
+    ($group:literal; $($function:ident: [$($need:ident)*],)*) => {
+        pub const TESTS: &[$crate::tests::Test] = &[
+            $($crate::tests::Test {
+                group: $group,
+                function: stringify!($function),
+                needs: &[$($crate::tests::Need::$need),*],
+                run: $function,
+            },)*
+        ];
+    };
+}
+use tests;
+
+/// All tests, in the order in which they run: what the later ones take for granted first.
+pub fn all() -> impl Iterator<Item = &'static Test> {
+    [read::TESTS, reject::TESTS, module::TESTS]
+        .into_iter()
+        .flatten()
+}
