@@ -3,6 +3,9 @@
 //! Pure logic: knows only `core`, so that it is unit-tested on the host.
 
 pub mod budget;
+pub mod catalogue;
+pub mod energy;
+pub mod frequency;
 pub mod in_flight;
 pub mod plan;
 pub mod round;
