@@ -35,7 +35,8 @@ pub struct Logs {
     directory: PathBuf,
     console: File,
     outer: Option<File>,
-    registers: Option<File>,
+    /// What the library under QEMU reported.
+    pub registers: Vec<u8>,
     stages: File,
     echo: bool,
 }
@@ -51,7 +52,7 @@ impl Logs {
             directory: directory.to_owned(),
             console: open("console.log")?,
             outer: nested.then(|| open("outer-console.log")).transpose()?,
-            registers: None,
+            registers: Vec::new(),
             stages: open("stages.log")?,
             echo,
         })
@@ -76,12 +77,8 @@ impl Logs {
             }
             Source::OuterConsole => self.outer.as_mut().map_or(Ok(()), |f| f.write_all(bytes)),
             Source::Registers => {
-                if self.registers.is_none() {
-                    self.registers = Some(File::create(self.directory.join("registers.txt"))?);
-                }
-                self.registers
-                    .as_mut()
-                    .map_or(Ok(()), |f| f.write_all(bytes))
+                self.registers.extend_from_slice(bytes);
+                Ok(())
             }
             Source::Control | Source::OuterControl | Source::Out | Source::Err => Ok(()),
         }

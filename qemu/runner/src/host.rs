@@ -104,6 +104,28 @@ impl Host {
         )))
     }
 
+    /// The library that is preloaded under QEMU, built if needed: dynamic, unlike everything else here.
+    pub fn machine_library(&self) -> Result<PathBuf> {
+        let target = self.repo.join("target/machine");
+        let manifest = self.repo.join("Cargo.toml");
+        let arguments = [
+            "env",
+            "RUSTFLAGS=-C target-feature=-crt-static",
+            "cargo",
+            "build",
+            "--quiet",
+            "--release",
+            "--locked",
+            "--package=cpupeek-machine",
+            "--manifest-path",
+            &manifest.to_string_lossy(),
+            "--target-dir",
+            &target.to_string_lossy(),
+        ];
+        self.output_in_root(&arguments)?;
+        Ok(target.join("x86_64-unknown-linux-gnu/release/libcpupeek_machine.so"))
+    }
+
     /// A release binary of the workspace.
     pub fn binary(&self, name: &str) -> Option<PathBuf> {
         let path = self

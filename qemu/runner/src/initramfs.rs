@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::cpio::Archive;
 use crate::error::{Context, Error, Result};
@@ -73,9 +73,14 @@ pub fn contents(
     nonce: &str,
     archive: &mut Archive,
 ) -> Result<()> {
+    let mut wanted = options.kernel_modules.clone();
+    if options.machine.is_some() && kernel.modules.is_some() {
+        // The machine is changed by writing registers.
+        wanted.push("msr".to_owned());
+    }
     let mut modules = Vec::new();
-    if !options.kernel_modules.is_empty() {
-        for module in kmod::with_dependencies(host, kernel, &options.kernel_modules)? {
+    if !wanted.is_empty() {
+        for module in kmod::with_dependencies(host, kernel, &wanted)? {
             archive.file(&format!("/lib/kmod/{}", module.file), 0o644, &module.bytes)?;
             modules.push(module.file);
         }
@@ -110,6 +115,10 @@ pub fn contents(
         .and_then(Path::file_stem)
         .map(|stem| stem.to_string_lossy().into_owned())
         .unwrap_or_default();
+    if options.machine.is_some() {
+        let tool = host.repo.join("qemu/init/machine");
+        archive.file("/bin/machine", 0o755, &read(&tool)?)?;
+    }
     let yes = |on: bool| if on { "1" } else { "" };
     instructions(
         archive,
@@ -153,27 +162,30 @@ pub fn outer(host: &Host, kernel: &Kernel, inner: &Inner<'_>, archive: &mut Arch
         ],
         inner.command,
     )?;
-    qemu_files(host, archive)
+    qemu_files(host, inner.library, archive)
 }
 
 /// The inner guest as its outer guest sees it.
 pub struct Inner<'a> {
     /// Where each file goes, and where it is on this host.
-    pub files: &'a [(&'a str, &'a Path)],
+    pub files: &'a [(&'a str, PathBuf)],
     /// The streams that are passed on to the runner.
     pub streams: &'a [&'a str],
+    /// What is preloaded under QEMU, by its path on this host.
+    pub library: Option<&'a Path>,
     /// The inner QEMU's command line.
     pub command: &'a [OsString],
 }
 
 /// Adds the tool root's QEMU, the libraries that it needs and the firmware that the `pc` machine loads.
-fn qemu_files(host: &Host, archive: &mut Archive) -> Result<()> {
-    let script = "ldd /usr/bin/qemu-system-x86_64 | grep -o '/[^ ]*'; \
-        echo /usr/bin/qemu-system-x86_64; \
+fn qemu_files(host: &Host, library: Option<&Path>, archive: &mut Archive) -> Result<()> {
+    let script = "{ echo /usr/bin/qemu-system-x86_64 $1; ldd /usr/bin/qemu-system-x86_64 $1; } | grep -o '/[^ :]*' | sort -u; \
         for rom in bios-256k kvmvapic linuxboot_dma; do \
             ls /usr/share/seabios/$rom.bin /usr/share/qemu/$rom.bin 2>/dev/null; \
         done; true";
-    let list = host.output_in_root(&["sh", "-c", script])?;
+    let library = library.map(|path| path.to_string_lossy().into_owned());
+    let library = library.as_deref().unwrap_or_default();
+    let list = host.output_in_root(&["sh", "-c", script, "sh", library])?;
     let list = String::from_utf8_lossy(&list).into_owned();
     for path in list.lines() {
         archive.parents_of(path)?;

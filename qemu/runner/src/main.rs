@@ -13,6 +13,7 @@ mod guest;
 mod host;
 mod initramfs;
 mod kmod;
+mod machine;
 mod monitor;
 mod options;
 mod outcome;

@@ -20,7 +20,7 @@ output and exit status through, and fails if the kernel complained on the consol
   --nested                 KVM nested in emulation, even where hardware KVM works
   --machine FILE           CPUs and registers as described in FILE (qemu/machines/*.toml); implies KVM
   --icount                 emulation in which the TSC counts instructions (exact costs; slow)
-  --smp N                  CPUs (default: 2)
+  --smp N                  CPUs (default: 2, or what the machine has)
   --memory MIB             memory (default: 512; debug kernel 1536)
   --copy FILE[:DEST]       puts FILE at DEST in the guest (default: /root/NAME, which is in PATH); may be repeated
   --kmod NAME              loads one of the kernel's own modules first; may be repeated
@@ -101,7 +101,7 @@ pub struct Options {
     /// `--icount`
     pub icount: bool,
     /// `--smp`
-    pub cpus: u32,
+    pub cpus: Option<u32>,
     /// `--memory`
     pub memory: Option<u32>,
     /// `--copy`
@@ -131,6 +131,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// The number of CPUs.
+    pub fn cpus(&self) -> u32 {
+        self.cpus.unwrap_or(2)
+    }
+
     /// What holds where the command line says nothing.
     pub fn new(repo: PathBuf, line: String) -> Self {
         Self {
@@ -140,7 +145,7 @@ impl Options {
             accel: Accel::Auto,
             machine: None,
             icount: false,
-            cpus: 2,
+            cpus: None,
             memory: None,
             copies: Vec::new(),
             kernel_modules: Vec::new(),
@@ -175,7 +180,7 @@ pub fn default_limit(options: &Options, nested: bool) -> Duration {
         1
     };
     let accel = if nested || options.icount { 2 } else { 1 };
-    Duration::from_secs(u64::from(120 + 4 * options.cpus) * kernel * accel)
+    Duration::from_secs(u64::from(120 + 4 * options.cpus()) * kernel * accel)
 }
 
 /// Understands the command line after `--repo DIR`, which qemu/run adds.
@@ -225,7 +230,7 @@ pub fn parse(line: String, arguments: impl IntoIterator<Item = OsString>) -> Res
             "--nested" => nested = true,
             "--machine" => o.machine = Some(value()?.into()),
             "--icount" => o.icount = true,
-            "--smp" => o.cpus = number(name, value()?, 1, 255)?,
+            "--smp" => o.cpus = Some(number(name, value()?, 1, 255)?),
             "--memory" => o.memory = Some(number(name, value()?, 64, 1 << 20)?),
             "--copy" => o.copies.push(copy(value()?)?),
             "--kmod" => o.kernel_modules.push(string(name, value()?)?),
@@ -358,7 +363,7 @@ mod tests {
     #[test]
     fn everything_after_the_dashes_is_the_command() {
         let o = run(&["--smp", "4", "--timeout=9", "--", "ls", "--smp", "--", "x"]).unwrap();
-        assert_eq!(o.cpus, 4);
+        assert_eq!(o.cpus, Some(4));
         assert_eq!(o.timeout, Some(Duration::from_secs(9)));
         assert_eq!(o.command, ["ls", "--smp", "--", "x"]);
     }

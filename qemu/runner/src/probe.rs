@@ -63,6 +63,7 @@ fn boot(host: &Host, kernel: &Kernel, directory: &Path, events: Events<'_>) -> R
         host,
         kernel,
         lane: Lane::Kvm,
+        machine: None,
         directory: &directory,
     };
     Ok(run.until_it_counts(events)?.outcome)

@@ -145,7 +145,7 @@ pub fn memory(options: &Options) -> u32 {
         Flavour::Stock | Flavour::Rt => 512,
     };
     // Per-CPU areas and stacks; KASAN's shadow makes them dearer.
-    let more = options.cpus.saturating_sub(8) * (usual / 64);
+    let more = options.cpus().saturating_sub(8) * (usual / 64);
     options.memory.unwrap_or(usual + more)
 }
 

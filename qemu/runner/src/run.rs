@@ -11,10 +11,11 @@ use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use crate::channel::{Channel, Source};
 use crate::console::{Complaint, Patterns};
 use crate::cpio::Archive;
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 use crate::guest::{catch_signals, Event, Guest, Logs};
 use crate::host::{Host, Kernel};
 use crate::initramfs::{self, Inner};
+use crate::machine::Machine;
 use crate::monitor::Monitor;
 use crate::options::{default_limit, Accel, Flavour, Options};
 use crate::outcome::Outcome;
@@ -50,8 +51,16 @@ pub struct Run<'a> {
     pub kernel: &'a Kernel,
     /// How its CPUs are made.
     pub lane: Lane,
+    /// What its registers are.
+    pub machine: Option<&'a Described>,
     /// Where the logs go.
     pub directory: &'a Path,
+}
+
+/// A described machine, and what makes it.
+pub struct Described {
+    machine: Machine,
+    library: PathBuf,
 }
 
 /// Runs COMMAND in a guest.
@@ -62,6 +71,11 @@ pub fn run(options: &Options) -> Result<Report> {
     let host = Host::new(&options.repo, options.line.clone())?;
     // Asked for early: a mistake here must not cost a boot.
     Patterns::new(&options.expected)?;
+    let mut options = options.clone();
+    let machine = match &options.machine {
+        None => None,
+        Some(path) => Some(described(&host, path, &mut options.cpus)?),
+    };
     let kernel = host.kernel(options.flavour)?;
     let directory = rundir::create(&host.repo)?;
     let lane = match options.accel {
@@ -72,13 +86,40 @@ pub fn run(options: &Options) -> Result<Report> {
         Accel::Kvm => Lane::Nested,
     };
     Run {
-        options,
+        options: &options,
         host: &host,
         kernel: &kernel,
         lane,
+        machine: machine.as_ref(),
         directory: &directory,
     }
     .until_it_counts(events)
+}
+
+fn described(host: &Host, path: &Path, cpus: &mut Option<u32>) -> Result<Described> {
+    let machine = Machine::load(path)?;
+    match cpus.replace(machine.cpus) {
+        Some(asked) if asked != machine.cpus => Err(Error::new(format!(
+            "the machine '{}' has {} CPUs: leave --smp {asked} out",
+            path.display(),
+            machine.cpus
+        ))),
+        _ => Ok(Described {
+            machine,
+            library: host.machine_library()?,
+        }),
+    }
+}
+
+/// The environment that puts the library under QEMU.
+fn preload(library: &Path, description: &str) -> [OsString; 3] {
+    let mut preload = OsString::from("LD_PRELOAD=");
+    preload.push(library);
+    [
+        "env".into(),
+        preload,
+        format!("CPUPEEK_MACHINE_FILE={description}").into(),
+    ]
 }
 
 impl Run<'_> {
@@ -142,7 +183,7 @@ impl Run<'_> {
     fn guest<'a>(&'a self, files: (&'a Path, &'a Path), append: &'a str) -> qemu::Guest<'a> {
         qemu::Guest {
             accel: qemu::accel(self.lane, self.options),
-            cpus: self.options.cpus,
+            cpus: self.options.cpus(),
             memory: qemu::memory(self.options),
             image: files.0,
             initramfs: files.1,
@@ -166,8 +207,37 @@ impl Run<'_> {
         let guest = self.guest((self.image(), initramfs), &append);
         let (channels, arguments) = connect(&guest)?;
         let mut command = self.host.in_root();
+        let registers = self.directory.join("registers.raw");
+        if let Some(described) = self.machine {
+            let file = self.description("machine", &registers.to_string_lossy())?;
+            command.args(preload(&described.library, &file.to_string_lossy()));
+        }
         command.arg("qemu-system-x86_64").args(arguments);
-        self.listen(command, channels, nonce, events)
+        let result = self.listen(command, channels, nonce, events)?;
+        if let Ok(raw) = fs::read(&registers) {
+            self.report(&raw)?;
+            let _ = fs::remove_file(registers);
+        }
+        Ok(result)
+    }
+
+    /// Writes what the library is told.
+    fn description(&self, name: &str, registers: &str) -> Result<PathBuf> {
+        let path = self.directory.join(name);
+        let lines = self.machine.map_or("", |d| &d.machine.lines);
+        fs::write(&path, format!("{lines}report {registers}\n"))
+            .context(|| format!("write '{}'", path.display()))?;
+        Ok(path)
+    }
+
+    /// Writes the registers that the guest accessed.
+    fn report(&self, raw: &[u8]) -> Result<()> {
+        let Some(described) = self.machine else {
+            return Ok(());
+        };
+        let path = self.directory.join("registers.txt");
+        let text = described.machine.report(&String::from_utf8_lossy(raw));
+        fs::write(&path, text).context(|| format!("write '{}'", path.display()))
     }
 
     /// The outer guest's kernel and initramfs.
@@ -182,23 +252,34 @@ impl Run<'_> {
             let name = source.name();
             format!("pipe,id={name},path=/dev/virtio-ports/{name}")
         };
-        let mut command = vec![OsString::from("qemu-system-x86_64")];
+        let mut files = vec![
+            ("/inner/image", self.image().to_owned()),
+            ("/inner/initramfs", inner_initramfs.to_owned()),
+        ];
+        let mut command = Vec::new();
+        if let Some(described) = self.machine {
+            let file = self.description("machine", "/run/registers")?;
+            files.push(("/inner/machine", file));
+            command.extend(preload(&described.library, "/inner/machine"));
+        }
+        command.push(OsString::from("qemu-system-x86_64"));
         command.extend(
             qemu::arguments(&guest, port)
                 .into_iter()
                 .map(OsString::from),
         );
-        let streams: Vec<_> = streams(&guest).map(Source::name).collect();
+        let streams: Vec<_> = streams(&guest)
+            .chain([Source::Registers])
+            .map(Source::name)
+            .collect();
         let mut archive = Archive::new();
         initramfs::base(self.host, &mut archive, "outer")?;
         initramfs::outer(
             self.host,
             &kernel,
             &Inner {
-                files: &[
-                    ("/inner/image", self.image()),
-                    ("/inner/initramfs", inner_initramfs),
-                ],
+                files: &files,
+                library: self.machine.map(|d| d.library.as_path()),
                 streams: &streams,
                 command: &command,
             },
@@ -216,11 +297,11 @@ impl Run<'_> {
         nonce: &str,
         events: Events<'_>,
     ) -> Result<(Outcome, Vec<Complaint>)> {
-        let mut ports = vec![Source::OuterControl, Source::Console];
+        let mut ports = vec![Source::OuterControl, Source::Console, Source::Registers];
         ports.extend_from_slice(qemu::PORTS);
         let guest = qemu::Guest {
             accel: qemu::OUTER_ACCEL,
-            cpus: self.options.cpus.clamp(2, 4),
+            cpus: self.options.cpus().clamp(2, 4),
             memory: qemu::memory(self.options) + qemu::OUTER_MEMORY,
             image: &outer.image,
             initramfs: &outer.initramfs,
@@ -256,6 +337,9 @@ impl Run<'_> {
             limit,
         };
         let end = guest.run(&mut monitor, &mut logs, events)?;
+        if !logs.registers.is_empty() {
+            self.report(&logs.registers)?;
+        }
         Ok(monitor.conclude(end))
     }
 }
