@@ -5,10 +5,12 @@
 //! Data flows from top to bottom, and every layer knows only those under it:
 //!
 //! - [`device`]: open, ioctl, user memory; [`policy`]: may this descriptor read that register;
+//! - [`cache`]: named values of every CPU, with an age; sysfs shows them;
 //! - [`engine`]: plan, one slice and one call per CPU, wait, gather; [`stats`]: what it did;
 //! - [`kapi`]: thin wrappers over kernel C, and all of the `unsafe` code;
 //! - [`logic`]: what needs no kernel at all, tested on the host.
 
+mod cache;
 mod device;
 mod engine;
 mod kapi;
@@ -48,6 +50,8 @@ module! {
 #[pin_data]
 struct CpuPeek {
     #[pin]
+    _files: kapi::hotplug::HotplugRegistration<cache::Directories>,
+    #[pin]
     _device: kapi::misc::Registration<device::DeviceFile>,
     _engine: Drained,
 }
@@ -75,8 +79,15 @@ impl kernel::InPlaceModule for CpuPeek {
                     pr_err!("a parameter is out of range (see modinfo): {settings:?}\n");
                 }
             })?;
+            let cache = cache::Cache::new(engine.clone())?;
+            let directories = Arc::new(cache::Directories(cache.clone()), GFP_KERNEL)?;
+            let shared = device::Shared {
+                engine: engine.clone(),
+                cache,
+            };
             Ok(try_pin_init!(Self {
-                _device <- kapi::misc::Registration::new(engine.clone()),
+                _files <- kapi::hotplug::HotplugRegistration::new(directories),
+                _device <- kapi::misc::Registration::new(shared),
                 _engine: Drained(engine),
             }? Error))
         })

@@ -3,6 +3,7 @@
 //! The device and plans: open, ioctl, user memory.
 
 use crate::{
+    cache::Cache,
     engine::{
         Batch,
         Engine,
@@ -60,6 +61,14 @@ const NR_BATCH: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_BATCH);
 const NR_PREPARE: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_PREPARE);
 const NR_RUN: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_RUN);
 
+/// What descriptors and attributes of the device share.
+pub(crate) struct Shared {
+    /// The engine.
+    pub(crate) engine: Arc<Engine>,
+    /// The named values.
+    pub(crate) cache: Arc<Cache>,
+}
+
 /// An open descriptor of the device.
 #[pin_data]
 pub(crate) struct DeviceFile {
@@ -72,21 +81,31 @@ pub(crate) struct DeviceFile {
 macro_rules! counters {
     ($($name:literal => $counter:ident,)*) => {
         &[
-            $(Attribute::ro($name, |engine: &Arc<Engine>| engine.stats.get(Counter::$counter)),)*
+            $(Attribute::ro($name, |shared: &Shared| shared.engine.stats.get(Counter::$counter)),)*
             Attribute::rw(
                 c"read_timeout_ms",
-                |engine: &Arc<Engine>| engine.read_timeout_ms().into(),
-                |engine: &Arc<Engine>, ms| engine.set_read_timeout_ms(ms),
+                |shared: &Shared| shared.engine.read_timeout_ms().into(),
+                |shared: &Shared, ms| shared.engine.set_read_timeout_ms(ms),
             ),
             Attribute::rw(
                 c"spin_min_us",
-                |engine: &Arc<Engine>| engine.spin_us().0.into(),
-                |engine: &Arc<Engine>, us| engine.set_spin_min_us(us),
+                |shared: &Shared| shared.engine.spin_us().0.into(),
+                |shared: &Shared, us| shared.engine.set_spin_min_us(us),
             ),
             Attribute::rw(
                 c"spin_max_us",
-                |engine: &Arc<Engine>| engine.spin_us().1.into(),
-                |engine: &Arc<Engine>, us| engine.set_spin_max_us(us),
+                |shared: &Shared| shared.engine.spin_us().1.into(),
+                |shared: &Shared, us| shared.engine.set_spin_max_us(us),
+            ),
+            Attribute::rw(
+                c"cache_ms",
+                |shared: &Shared| shared.cache.cache_ms(),
+                |shared: &Shared, ms| shared.cache.set_cache_ms(ms),
+            ),
+            Attribute::rw(
+                c"energy_hold_s",
+                |shared: &Shared| shared.cache.energy_hold_s(),
+                |shared: &Shared, seconds| shared.cache.set_energy_hold_s(seconds),
             ),
         ]
     };
@@ -108,13 +127,15 @@ impl Device for DeviceFile {
         c"losses" => Losses,
         c"allocations" => Allocations,
         c"abandoned" => Abandoned,
+        c"refreshes" => Refreshes,
+        c"windows" => Windows,
     };
-    type Shared = Arc<Engine>;
+    type Shared = Shared;
 
-    fn open(engine: &Arc<Engine>) -> Result<Pin<KBox<Self>>> {
+    fn open(shared: &Shared) -> Result<Pin<KBox<Self>>> {
         KBox::try_pin_init(
             try_pin_init!(Self {
-                engine: engine.clone(),
+                engine: shared.engine.clone(),
                 rights: Rights::of_current(),
                 spare <- Spare::new(),
             }),

@@ -6,17 +6,27 @@
 
 #include <linux/anon_inodes.h>
 #include <linux/completion.h>
+#include <linux/cpu.h>
+#include <linux/cpuhotplug.h>
 #include <linux/cpumask.h>
 #include <linux/device.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/smp.h>
 #include <linux/sysfs.h>
+#include <linux/topology.h>
 #include <linux/workqueue.h>
 #include <asm/cpufeature.h>
 #include <asm/cpuid/api.h>
 #include <asm/msr.h>
 #include <asm/tsc.h>
+
+int cpupeek_helper_add_cpu_group(u32 cpu, const struct attribute_group *group)
+{
+	struct device *dev = get_cpu_device(cpu);
+
+	return dev ? sysfs_create_group(&dev->kobj, group) : -ENODEV;
+}
 
 struct workqueue_struct *cpupeek_helper_alloc_workqueue(void)
 {
@@ -34,6 +44,32 @@ cpupeek_helper_anon_inode_getfile(const char *name,
 void cpupeek_helper_cond_resched(void)
 {
 	cond_resched();
+}
+
+/* Returns the state, or a negative errno. */
+int cpupeek_helper_cpuhp_add(int (*startup)(unsigned int cpu,
+					    struct hlist_node *node),
+			     int (*teardown)(unsigned int cpu,
+					     struct hlist_node *node),
+			     struct hlist_node *node)
+{
+	int state, ret;
+
+	state = cpuhp_setup_state_multi(CPUHP_AP_ONLINE_DYN, "cpupeek:online",
+					startup, teardown);
+	if (state < 0)
+		return state;
+	ret = cpuhp_state_add_instance(state, node);
+	if (!ret)
+		return state;
+	cpuhp_remove_multi_state(state);
+	return ret;
+}
+
+void cpupeek_helper_cpuhp_remove(int state, struct hlist_node *node)
+{
+	cpuhp_state_remove_instance(state, node);
+	cpuhp_remove_multi_state(state);
 }
 
 void cpupeek_helper_cpuid_count(u32 leaf, u32 subleaf, u32 *eax, u32 *ebx,
@@ -66,9 +102,15 @@ bool cpupeek_helper_fatal_signal_pending(void)
 	return fatal_signal_pending(current);
 }
 
+void cpupeek_helper_init_delayed_work(struct delayed_work *work,
+				      work_func_t func)
+{
+	INIT_DELAYED_WORK(work, func);
+}
+
 struct attribute *
 cpupeek_helper_init_device_attribute(struct device_attribute *attribute,
-				     const char *name,
+				     const char *name, umode_t mode,
 				     ssize_t (*show)(struct device *dev,
 						     struct device_attribute *attr,
 						     char *buf),
@@ -77,7 +119,7 @@ cpupeek_helper_init_device_attribute(struct device_attribute *attribute,
 						      const char *buf, size_t count))
 {
 	*attribute = (struct device_attribute){
-		.attr = { .name = name, .mode = store ? 0644 : 0444 },
+		.attr = { .name = name, .mode = mode },
 		.show = show,
 		.store = store,
 	};
@@ -85,10 +127,10 @@ cpupeek_helper_init_device_attribute(struct device_attribute *attribute,
 	return &attribute->attr;
 }
 
-void cpupeek_helper_init_group(struct attribute_group *group,
+void cpupeek_helper_init_group(struct attribute_group *group, const char *name,
 			       struct attribute **attributes)
 {
-	*group = (struct attribute_group){ .attrs = attributes };
+	*group = (struct attribute_group){ .name = name, .attrs = attributes };
 }
 
 void cpupeek_helper_init_csd(call_single_data_t *csd, smp_call_func_t func,
@@ -116,6 +158,12 @@ unsigned long cpupeek_helper_local_irq_save(void)
 	return flags;
 }
 
+void cpupeek_helper_queue_delayed_work(struct delayed_work *work,
+				       unsigned long delay)
+{
+	queue_delayed_work(system_dfl_wq, work, delay);
+}
+
 void cpupeek_helper_queue_work(struct workqueue_struct *wq,
 			       struct work_struct *work)
 {
@@ -135,6 +183,25 @@ u64 cpupeek_helper_rdtsc(void)
 u64 cpupeek_helper_rdtsc_ordered(void)
 {
 	return rdtsc_ordered();
+}
+
+void cpupeek_helper_remove_cpu_group(u32 cpu,
+				     const struct attribute_group *group)
+{
+	struct device *dev = get_cpu_device(cpu);
+
+	if (dev)
+		sysfs_remove_group(&dev->kobj, group);
+}
+
+u32 cpupeek_helper_topology_core_id(u32 cpu)
+{
+	return topology_core_id(cpu);
+}
+
+u32 cpupeek_helper_topology_package_id(u32 cpu)
+{
+	return topology_physical_package_id(cpu);
 }
 
 bool cpupeek_helper_tsc_stable(void)

@@ -37,10 +37,14 @@ pub(crate) enum Counter {
     Allocations,
     /// Callers that walked away from calls in flight.
     Abandoned,
+    /// Snapshots taken of a CPU's named values.
+    Refreshes,
+    /// Those of them that were taken for a frequency, after waiting for a window.
+    Windows,
 }
 
 impl Counter {
-    const COUNT: usize = Self::Abandoned as usize + 1;
+    const COUNT: usize = Self::Windows as usize + 1;
 }
 
 /// As many copies of the counters as keep CPUs off each other's cache lines on small machines, and

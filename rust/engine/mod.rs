@@ -28,9 +28,9 @@ use crate::{
             Flight,
             Work, //
         },
+        errno::etime,
         reaper::Reaper,
         regs,
-        task::etime,
         uapi::{
             Op,
             CPUPEEK_MSR,
@@ -175,41 +175,66 @@ impl Engine {
             return Ok(());
         }
 
-        let mut group = self.group(
-            spare,
-            Capacity {
-                slices: 1,
-                ops: 1,
-                index: 0,
-            },
-        )?;
-        op.refuse(ENXIO);
+        let mut kept = spare.take();
+        let read = self.read_slice(op.cpu, &mut kept, core::slice::from_mut(op));
+        if let Some(group) = kept {
+            spare.keep(group);
+        }
+        read.map(|_| ())
+    }
+
+    /// Reads some registers of one CPU in one call, where all of `ops` are for that CPU, and for at
+    /// most as long as a single read waits. `kept` is the caller's memory for the next such call.
+    ///
+    /// Returns the CPU's TSC before the first and after the last of them, if it has answered.
+    /// [`ENOMEM`] if there is no memory; [`EINTR`] on a fatal signal. The rest is in `ops`.
+    pub(crate) fn read_slice(
+        &self,
+        cpu: u32,
+        kept: &mut Option<Group>,
+        ops: &mut [Op],
+    ) -> Result<Option<(u64, u64)>> {
+        let capacity = Capacity {
+            slices: 1,
+            ops: ops.len(),
+            index: 0,
+        };
+        let mut group = match kept.take() {
+            Some(group) if group.holds(capacity) => group,
+            _ => self.new_group(capacity)?,
+        };
+        for op in ops.iter_mut() {
+            op.await_answer(Ok(()));
+        }
         let memory = group.memory();
-        let (Some(plan), Some(slot)) = (memory.plan.first_mut(), memory.ops.first_mut()) else {
-            return Err(EINVAL);
-        };
-        *plan = plan::Slice {
-            cpu: op.cpu,
+        let slots = memory.ops.get_mut(..ops.len()).ok_or(EINVAL)?;
+        slots.copy_from_slice(ops);
+        *memory.plan.first_mut().ok_or(EINVAL)? = plan::Slice {
+            cpu,
             first: 0,
-            len: 1,
+            len: ops.len() as u32,
         };
-        *slot = *op;
 
         let mut flight = group.start(1).map_err(|(_, error)| error)?;
         let deadline = Deadline::after_ms(self.read_timeout_ms());
-        let result = self.fly(&mut flight, deadline, Manner::Adaptive);
+        let flown = self.fly(&mut flight, deadline, Manner::Adaptive);
+        let mut span = None;
         if let Some(view) = flight.views().0.next() {
-            match view.done.first() {
-                Some(answer) => op.take_answer(answer),
-                None if view.lost => self.stats.add(Counter::Losses, 1),
-                None => {
-                    op.refuse(etime());
-                    self.stats.add(Counter::Timeouts, 1);
-                }
+            for (op, answer) in ops.iter_mut().zip(view.done) {
+                op.take_answer(answer);
+            }
+            let missing = ops.len().saturating_sub(view.done.len());
+            for op in ops.iter_mut().skip(view.done.len()) {
+                op.refuse(if view.lost { ENXIO } else { etime() });
+            }
+            match missing as u64 {
+                0 => span = Some(view.tsc),
+                missing if view.lost => self.stats.add(Counter::Losses, missing),
+                missing => self.stats.add(Counter::Timeouts, missing),
             }
         }
-        self.land(flight, |group| spare.keep(group));
-        result
+        self.land(flight, |group| *kept = Some(group));
+        flown.map(|()| span)
     }
 
     /// A group with room for `capacity`: the descriptor's spare one if it is there and large enough.

@@ -72,6 +72,14 @@ impl<T: Device> Attribute<T> {
         }
     }
 
+    fn mode(&self) -> u16 {
+        if self.store.is_some() {
+            0o644
+        } else {
+            0o444
+        }
+    }
+
     /// An attribute that everybody may read, and root may write.
     pub(crate) const fn rw(
         name: &'static CStr,
@@ -157,6 +165,7 @@ impl<T: Device> Registration<T> {
                     super::helpers::cpupeek_helper_init_device_attribute(
                         attribute.raw.get(),
                         attribute.attribute.name.as_ptr().cast(),
+                        attribute.attribute.mode(),
                         Some(Self::show),
                         attribute.attribute.store.map(|_| Self::store as _),
                     )
@@ -184,6 +193,7 @@ impl<T: Device> Registration<T> {
                         let group = (*this).group.get();
                         super::helpers::cpupeek_helper_init_group(
                             group,
+                            core::ptr::null(),
                             (*this).list.as_mut_ptr(),
                         );
                         (*this).groups[0] = group;

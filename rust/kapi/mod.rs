@@ -6,13 +6,17 @@
 
 pub(crate) mod call_group;
 pub(crate) mod completion;
+pub(crate) mod cpu_files;
 pub(crate) mod csd;
+pub(crate) mod errno;
 pub(crate) mod file;
+pub(crate) mod hotplug;
 pub(crate) mod misc;
 pub(crate) mod pages;
 pub(crate) mod reaper;
 pub(crate) mod regs;
 pub(crate) mod task;
+pub(crate) mod ticker;
 pub(crate) mod uapi;
 
 /// bindgen's view of `helpers.c`. Wrapped here, used nowhere else.

@@ -81,3 +81,17 @@ pub(crate) fn is_vcpu_preempted(cpu: u32) -> bool {
     // SAFETY: Looks at a record of the CPU's, and checks that there is such a CPU.
     unsafe { helpers::cpupeek_helper_vcpu_is_preempted(cpu) }
 }
+
+/// The package that a CPU is in, and the core within it, as the kernel numbers them.
+pub(crate) fn package_and_core(cpu: u32) -> (u32, u32) {
+    if cpu >= kernel::cpu::nr_cpu_ids() {
+        return (0, 0);
+    }
+    // SAFETY: Both look at a record of the CPU's, and there is one for every CPU number.
+    unsafe {
+        (
+            helpers::cpupeek_helper_topology_package_id(cpu),
+            helpers::cpupeek_helper_topology_core_id(cpu),
+        )
+    }
+}

@@ -27,9 +27,11 @@ pub(crate) fn cond_resched() {
     unsafe { helpers::cpupeek_helper_cond_resched() };
 }
 
-/// `ETIME`, which the `kernel` crate has no name for.
-pub(crate) fn etime() -> Error {
-    Error::from_errno(-(bindings::ETIME as c_int))
+/// Milliseconds since boot, those spent suspended included.
+pub(crate) fn now_ms() -> u64 {
+    // SAFETY: Has no preconditions.
+    let ns = unsafe { bindings::ktime_get_with_offset(bindings::tk_offsets_TK_OFFS_BOOT) };
+    ns as u64 / 1_000_000
 }
 
 /// Ticks since boot; wraps.

@@ -2,7 +2,7 @@
 
 //! bindgen's view of `include/uapi/linux/cpupeek.h`, and what may be done with its bytes.
 
-use super::task::etime;
+use super::errno::etime;
 use kernel::transmute::{
     AsBytes,
     FromBytes, //
@@ -66,6 +66,31 @@ impl OpResult {
 }
 
 impl Op {
+    /// Reading an MSR.
+    pub(crate) fn msr(cpu: u32, reg: u32) -> Self {
+        Self {
+            cpu,
+            reg,
+            kind: CPUPEEK_MSR as u16,
+            ..pin_init::zeroed()
+        }
+    }
+
+    /// Reading a CPUID leaf, subleaf 0.
+    pub(crate) fn cpuid(cpu: u32, leaf: u32) -> Self {
+        Self {
+            kind: CPUPEEK_CPUID as u16,
+            ..Self::msr(cpu, leaf)
+        }
+    }
+
+    /// The value of an MSR, or why there is none.
+    pub(crate) fn value(&self) -> kernel::error::Result<u64> {
+        kernel::error::to_result(self.status)?;
+        // SAFETY: The union is 16 bytes of integers.
+        Ok(unsafe { self.__bindgen_anon_1.value })
+    }
+
     /// Stores the answer: status 0, the time stamp, and the four words of the value.
     pub(crate) fn answer(&mut self, tsc: u64, [eax, ebx, ecx, edx]: [u32; 4]) {
         self.status = 0;

@@ -31,15 +31,23 @@ pub struct Sample {
     pub read: u64,
 }
 
-/// What two samples say.
+/// A frequency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// Mean frequency while running.
     pub khz: u64,
     /// What that may be wrong by, in parts per million.
     pub error_ppm: u64,
-    /// Part of the time spent running.
-    pub permille: u64,
+}
+
+/// What two samples say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// `None` if the CPU ran for too short a time for a value as exact as it must be, or if a
+    /// counter was set in between.
+    pub frequency: Option<Rate>,
+    /// Part of the time spent running; `None` if a counter was set in between.
+    pub permille: Option<u64>,
 }
 
 /// The shortest window that suits a reading that took `read` cycles, in cycles.
@@ -61,36 +69,35 @@ pub fn is_window(old: &Sample, new: &Sample, tsc_khz: u32, longest: u64) -> bool
         && apart <= longest
 }
 
-/// What the samples say. `None` if the CPU ran for too short a time between them for a value as
-/// exact as it must be, or a counter was set in between.
-pub fn rate(old: &Sample, new: &Sample, tsc_khz: u32) -> Option<Rate> {
+/// What the samples say.
+pub fn rate(old: &Sample, new: &Sample, tsc_khz: u32) -> Window {
     let aperf = new.aperf.wrapping_sub(old.aperf);
     let mperf = new.mperf.wrapping_sub(old.mperf);
     let tsc = new.tsc.wrapping_sub(old.tsc);
-    let read = old.read.max(new.read);
     // A counter that went backwards has been written, or its CPU was reset.
-    if aperf as i64 <= 0 || mperf as i64 <= 0 || tsc as i64 <= 0 {
-        return None;
+    if (aperf as i64) < 0 || (mperf as i64) < 0 || tsc as i64 <= 0 {
+        return Window::default();
     }
-    // Rounded up: the value is not better than this.
-    let error_ppm = read.checked_mul(1_000_000)?.div_ceil(mperf);
-    if error_ppm > MAX_ERROR_PPM {
-        return None;
+    let frequency = || {
+        // Rounded up: the value is not better than this.
+        let read = old.read.max(new.read);
+        let error = read.checked_mul(1_000_000)?;
+        let error_ppm = error.checked_add(mperf.checked_sub(1)?)? / mperf;
+        let khz = scale(aperf, tsc_khz.into(), mperf)?;
+        (error_ppm <= MAX_ERROR_PPM).then_some(Rate { khz, error_ppm })
+    };
+    Window {
+        frequency: frequency(),
+        permille: scale(mperf, 1000, tsc).map(|permille| permille.min(1000)),
     }
-    Some(Rate {
-        khz: scale(aperf, tsc_khz.into(), mperf)?,
-        error_ppm,
-        permille: scale(mperf, 1000, tsc)?.min(1000),
-    })
 }
 
 /// `value` x `by` / `over`, rounded to the nearest; `None` if it does not fit.
 fn scale(value: u64, by: u64, over: u64) -> Option<u64> {
     // The kernel has no division of 128 bits. Both are shortened until the product fits; what that
     // loses is less than one in 2^30.
-    let shift = value
-        .checked_ilog2()?
-        .saturating_sub(62 - by.checked_ilog2()? - 1);
+    let bits = |n: u64| u64::BITS - n.leading_zeros();
+    let shift = (bits(value) + bits(by)).saturating_sub(u64::BITS - 1);
     let (value, over) = (value >> shift, over >> shift);
     (value * by + over / 2).checked_div(over)
 }

@@ -51,11 +51,14 @@ impl Vendor {
 
 /// One of the registers that CPUID answers in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "their names say it")]
 pub enum Word {
+    /// EAX.
     Eax,
+    /// EBX.
     Ebx,
+    /// ECX.
     Ecx,
+    /// EDX.
     Edx,
 }
 
@@ -177,6 +180,7 @@ pub struct Source {
     /// What shares it on these CPUs, if that is not what the entry says.
     pub scope: Option<Scope>,
     /// Where the manuals describe it.
+    #[allow(dead_code, reason = "for the command and the documentation")]
     pub manual: &'static str,
 }
 
@@ -186,8 +190,10 @@ pub struct Entry {
     /// Name of the file and of the value.
     pub name: &'static core::ffi::CStr,
     /// Unit, as people write it; empty for a plain number.
+    #[allow(dead_code, reason = "for the command and the documentation")]
     pub unit: &'static str,
     /// What it is, in a line.
+    #[allow(dead_code, reason = "for the command and the documentation")]
     pub help: &'static str,
     /// What shares it.
     pub scope: Scope,

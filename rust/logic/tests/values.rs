@@ -4,7 +4,7 @@
 
 use cpupeek_logic::catalogue::{Decode, Feature, Identity, Number, Vendor, Word, ENTRIES};
 use cpupeek_logic::energy::{Accumulator, Unit};
-use cpupeek_logic::frequency::{is_window, rate, window, Sample, MAX_ERROR_PPM};
+use cpupeek_logic::frequency::{is_window, rate, window, Rate, Sample, Window, MAX_ERROR_PPM};
 use std::collections::{HashMap, HashSet};
 
 const TSC_KHZ: u32 = 2_000_000;
@@ -257,7 +257,8 @@ fn a_delayed_read_never_makes_an_absurd_frequency() {
             new = sample(3_000_000, start + apart, 1_000, new.read - 1_000);
         }
         assert!(is_window(&old, &new, TSC_KHZ, u64::MAX));
-        let rate = rate(&old, &new, TSC_KHZ).expect("a window that suits has a value");
+        let rate = rate(&old, &new, TSC_KHZ).frequency;
+        let rate = rate.expect("a window that suits has a value");
         assert!(rate.error_ppm <= MAX_ERROR_PPM);
         let off = rate.khz.abs_diff(3_000_000);
         assert!(
@@ -303,27 +304,40 @@ fn an_idle_cpu_has_a_residency_and_a_value_only_if_it_ran_long_enough() {
         mperf: 50_000_000,
         read: 500,
     };
-    let result = rate(&old, &new, TSC_KHZ).unwrap();
-    assert_eq!(
-        (result.khz, result.permille, result.error_ppm),
-        (3_000_000, 50, 10)
-    );
+    let result = rate(&old, &new, TSC_KHZ);
+    let frequency = Rate {
+        khz: 3_000_000,
+        error_ppm: 10,
+    };
+    assert_eq!(result.frequency, Some(frequency));
+    assert_eq!(result.permille, Some(50));
+
     let hardly = Sample {
         mperf: 40_000,
         aperf: 60_000,
         ..new
     };
+    let result = rate(&old, &hardly, TSC_KHZ);
     assert_eq!(
-        rate(&old, &hardly, TSC_KHZ),
-        None,
+        result.frequency, None,
         "500 of 40,000 cycles are over a percent"
     );
+    assert_eq!(result.permille, Some(0));
+
+    let asleep = Sample {
+        mperf: 0,
+        aperf: 0,
+        ..new
+    };
+    let result = rate(&old, &asleep, TSC_KHZ);
+    assert_eq!((result.frequency, result.permille), (None, Some(0)));
+
     let backwards = Sample {
         mperf: u64::MAX,
         ..new
     };
-    assert_eq!(rate(&old, &backwards, TSC_KHZ), None);
-    assert_eq!(rate(&old, &old, TSC_KHZ), None);
+    assert_eq!(rate(&old, &backwards, TSC_KHZ), Window::default());
+    assert_eq!(rate(&old, &old, TSC_KHZ), Window::default());
 }
 
 #[test]
@@ -341,8 +355,9 @@ fn long_windows_do_not_overflow() {
         mperf: day,
         read: 500,
     };
-    let result = rate(&old, &new, TSC_KHZ).unwrap();
-    assert_eq!((result.khz, result.permille), (3_000_000, 1000));
+    let result = rate(&old, &new, TSC_KHZ);
+    assert_eq!(result.frequency.map(|rate| rate.khz), Some(3_000_000));
+    assert_eq!(result.permille, Some(1000));
 }
 
 #[test]
