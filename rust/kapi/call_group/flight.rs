@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Calling the CPUs of a group.
+
+use super::{
+    slice::{
+        Slice,
+        View,
+        CALLED,
+        READY, //
+    },
+    CallGroup,
+    Header,
+    Work, //
+};
+use crate::{
+    kapi::{
+        completion::Waited,
+        csd::Called,
+        regs, //
+    },
+    logic::in_flight::Abandon,
+};
+use core::mem::ManuallyDrop;
+use kernel::{
+    prelude::*,
+    sync::atomic::Relaxed, //
+};
+
+/// How the CPUs were called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dispatched {
+    /// Calls to other CPUs.
+    pub(crate) remote: u32,
+    /// Calls on this CPU, which were through at once.
+    pub(crate) local: u32,
+    /// Operations performed by those.
+    pub(crate) local_ops: u32,
+}
+
+impl Dispatched {
+    /// Whether any CPU was called.
+    pub(crate) fn called(self) -> bool {
+        self.remote != 0 || self.local != 0
+    }
+}
+
+/// A group whose CPUs are being called.
+///
+/// # Invariants
+///
+/// `waiting` says whether a notice will come (or has come) that was not consumed yet: handlers
+/// held shares when the caller dropped its own.
+pub(crate) struct Flight<W: Work> {
+    pub(super) group: ManuallyDrop<CallGroup<W>>,
+    pub(super) waiting: bool,
+}
+
+impl<W: Work> Flight<W> {
+    fn header(&self) -> &Header {
+        // SAFETY: Valid by the invariant of `CallGroup`; shared with handlers, which only take
+        // shared references too.
+        unsafe { self.group.header.as_ref() }
+    }
+
+    fn slices(&self) -> &[Slice<W>] {
+        // SAFETY: That many are initialised by the invariant of `CallGroup`. Handlers only take
+        // shared references too; the fields that change are atomic or cells, used as the
+        // invariant of `Slice` says.
+        unsafe {
+            core::slice::from_raw_parts(self.group.at(self.group.layout.slices), self.group.used)
+        }
+    }
+
+    /// Calls every CPU that has operations left and is not being called, all of them at once.
+    ///
+    /// The CPU that the caller is on comes last, so that the others work in the meantime.
+    pub(crate) fn dispatch(&mut self) -> Dispatched {
+        let mut counts = Dispatched::default();
+        let here = regs::current_cpu();
+        let calls = self.slices().iter().filter(|s| s.wants_call()).count();
+        if calls == 0 {
+            return counts;
+        }
+
+        if self.header().in_flight.begin(calls as u32) && self.waiting {
+            // The last handler of an earlier round has crossed, and tells us now or already has.
+            self.header().done.wait();
+        }
+        let mut call = |slice: &Slice<W>| {
+            slice.stable.set(slice.done.get());
+            slice.state.store(CALLED, Relaxed);
+            // SAFETY: The csd is not locked, since the state was ready. The share that was taken
+            // above keeps the memory until the handler has dropped it, and `run_slice()` is for
+            // hard interrupts.
+            match unsafe { slice.csd.call(slice.cpu) } {
+                Ok(Called::Remote) => counts.remote = counts.remote.wrapping_add(1),
+                Ok(Called::Local) => {
+                    let ops = slice.done.get().wrapping_sub(slice.stable.get());
+                    counts.local = counts.local.wrapping_add(1);
+                    counts.local_ops = counts.local_ops.wrapping_add(ops);
+                }
+                Err(_) => {
+                    slice.state.store(READY, Relaxed);
+                    slice.lost.set(true);
+                    self.header().in_flight.cancel();
+                }
+            }
+        };
+        let mut left = calls;
+        for remote in [true, false] {
+            for slice in self.slices() {
+                if left > 0 && slice.wants_call() && (slice.cpu != here) == remote {
+                    call(slice);
+                    left = left.wrapping_sub(1);
+                }
+            }
+        }
+        // A slice can want another call as soon as its handler is through with a round; such
+        // slices are for the next dispatch, and `left` keeps this one to what it took shares for.
+        // Fewer than that cannot be: only this function makes a slice want no call.
+        self.waiting = !self.header().in_flight.leave();
+        counts
+    }
+
+    /// Whether some CPU that is not being called has operations left.
+    pub(crate) fn wants_dispatch(&self) -> bool {
+        self.slices().iter().any(|s| s.wants_call())
+    }
+
+    /// How many CPUs this is about.
+    pub(crate) fn cpus(&self) -> u32 {
+        self.group.used as u32
+    }
+
+    /// The CPU's number, if this is about one only.
+    pub(crate) fn only_cpu(&self) -> Option<u32> {
+        match self.slices() {
+            [slice] => Some(slice.cpu),
+            _ => None,
+        }
+    }
+
+    /// Whether a CPU that is being called is virtual, and its host runs something else.
+    pub(crate) fn is_called_cpu_preempted(&self) -> bool {
+        let mut called = self.slices().iter().filter(|s| !s.is_ready());
+        called.any(|s| regs::is_vcpu_preempted(s.cpu))
+    }
+
+    /// Whether a CPU may come to have another round to do while another one is being called.
+    pub(crate) fn may_need_rounds(&self) -> bool {
+        let calls = || self.slices().iter().filter(|s| !s.is_ready());
+        calls().count() > 1 && calls().any(|s| s.len.wrapping_sub(s.stable.get()) > 1)
+    }
+
+    /// Consumes the notice that all calls are through if it is there. Does not sleep.
+    pub(crate) fn try_wait(&mut self) -> bool {
+        if self.waiting && self.header().done.try_wait() {
+            self.waiting = false;
+        }
+        !self.waiting
+    }
+
+    /// Sleeps until all calls are through, a fatal signal is pending, or `jiffies` are over.
+    pub(crate) fn wait(&mut self, jiffies: Option<c_ulong>) -> Waited {
+        if !self.waiting {
+            return Waited::Done;
+        }
+        let waited = self.header().done.wait_killable(jiffies);
+        if waited == Waited::Done {
+            self.waiting = false;
+        }
+        waited
+    }
+
+    /// What has become of every CPU's operations, in the order of the plan; and the operations in
+    /// the caller's order.
+    pub(crate) fn views(&mut self) -> (impl Iterator<Item = View<'_, W>>, &mut [W::Op]) {
+        let staged = self.group.at(self.group.layout.staged);
+        // SAFETY: Initialised and of that length by the invariant of `CallGroup`; no handler uses
+        // them, and the views below do not reach them.
+        let staged = unsafe { core::slice::from_raw_parts_mut(staged, self.group.capacity.ops) };
+        (self.slices().iter().map(Slice::view), staged)
+    }
+
+    /// Ends the flight if all calls are through. Otherwise abandons it.
+    pub(crate) fn into_group(mut self) -> Option<CallGroup<W>> {
+        let through = self.settle();
+        // SAFETY: The flight is forgotten, so that its field is moved out of it once; if it has
+        // been handed over, it is not used at all.
+        //
+        // INVARIANT: No call is in flight and no notice is left, as `settle()` says.
+        let group = through.then(|| unsafe { ManuallyDrop::take(&mut self.group) });
+        core::mem::forget(self);
+        group
+    }
+
+    /// Comes to an end with the handlers: either all of them are through and the group is the
+    /// caller's again, or it is handed over to the last of them.
+    fn settle(&mut self) -> bool {
+        if !self.waiting {
+            return true;
+        }
+        // INVARIANT: Either the notice is consumed below, or the flight is used no more.
+        self.waiting = false;
+        let header = self.header();
+        header.reaper.expect_one();
+        match header.in_flight.abandon() {
+            Abandon::HandedOver => false,
+            Abandon::Through => {
+                header.reaper.release();
+                header.done.wait();
+                true
+            }
+        }
+    }
+}
+
+impl<W: Work> Drop for Flight<W> {
+    fn drop(&mut self) {
+        if self.settle() {
+            // SAFETY: No call is in flight, and the group is not used after this.
+            unsafe { ManuallyDrop::drop(&mut self.group) };
+        }
+    }
+}
