@@ -165,6 +165,13 @@ pub fn header(count: usize) -> cpupeek_batch {
     }
 }
 
+/// BATCH of `ops` on any descriptor, or one that is closed.
+pub fn batch_on(fd: RawFd, mut header: cpupeek_batch, ops: &mut [Op]) -> Result<()> {
+    header.nr_ops = ops.len() as u32;
+    header.ops = ops.as_mut_ptr().expose_provenance() as u64;
+    sys::ioctl(fd, BATCH, (&raw mut header).expose_provenance())
+}
+
 /// An open descriptor.
 pub struct Device(OwnedFd);
 
@@ -221,10 +228,8 @@ impl Device {
     }
 
     /// BATCH of `ops` with what is said in `header`.
-    pub fn try_batch(&self, mut header: cpupeek_batch, ops: &mut [Op]) -> Result<()> {
-        header.nr_ops = ops.len() as u32;
-        header.ops = ops.as_mut_ptr().expose_provenance() as u64;
-        self.ioctl(BATCH, (&raw mut header).expose_provenance())
+    pub fn try_batch(&self, header: cpupeek_batch, ops: &mut [Op]) -> Result<()> {
+        batch_on(self.fd(), header, ops)
     }
 
     /// BATCH of `ops`, which must run. Returns the answers.

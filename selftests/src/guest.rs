@@ -185,6 +185,7 @@ impl Baseline {
         if !module_is_loaded("cpupeek") {
             note("loading the module", sys::load_module(&self.module, ""));
         }
+        sys::set_mode(crate::device::PATH, 0o600);
         let timeout = attribute_path("read_timeout_ms");
         note(
             "setting read_timeout_ms",

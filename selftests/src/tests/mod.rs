@@ -2,9 +2,14 @@
 
 //! The tests, and what they need.
 
+mod batch;
+mod memory;
 mod module;
 mod read;
 mod reject;
+mod rights;
+mod share;
+mod sizes;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -141,7 +146,16 @@ use tests;
 
 /// All tests, in the order in which they run: what the later ones take for granted first.
 pub fn all() -> impl Iterator<Item = &'static Test> {
-    [read::TESTS, reject::TESTS, module::TESTS]
-        .into_iter()
-        .flatten()
+    [
+        read::TESTS,
+        reject::TESTS,
+        sizes::TESTS,
+        memory::TESTS,
+        batch::TESTS,
+        rights::TESTS,
+        share::TESTS,
+        module::TESTS,
+    ]
+    .into_iter()
+    .flatten()
 }

@@ -14,6 +14,9 @@ use std::ptr::NonNull;
 
 use libc::{c_int, c_long, c_ulong, pid_t};
 
+mod rights;
+pub use rights::*;
+
 /// An error number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Errno(pub i32);
@@ -47,7 +50,7 @@ impl fmt::Debug for Errno {
 
 pub type Result<T> = std::result::Result<T, Errno>;
 
-fn last_error() -> Errno {
+pub fn last_error() -> Errno {
     Errno(io::Error::last_os_error().raw_os_error().unwrap_or(0))
 }
 
@@ -296,17 +299,6 @@ pub fn current_cpu() -> u32 {
 pub fn geteuid() -> u32 {
     // SAFETY: Has no preconditions.
     unsafe { libc::geteuid() }
-}
-
-/// Gives up root and its capabilities for good.
-pub fn become_user(id: u32) {
-    // SAFETY: These have no preconditions.
-    let ret = unsafe {
-        libc::setgroups(0, std::ptr::null())
-            | libc::setresgid(id, id, id)
-            | libc::setresuid(id, id, id)
-    };
-    assert!(ret == 0, "setresuid: {:?}", last_error());
 }
 
 pub fn set_mode(path: &str, mode: u32) {
