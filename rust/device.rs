@@ -179,7 +179,8 @@ impl DeviceFile {
             tsc_stable: regs::tsc_stable().into(),
             read_timeout_ms: self.engine.read_timeout_ms(),
         };
-        answer(arg, size, &info)
+        let first = core::mem::offset_of!(Info, read_timeout_ms) + size_of::<u32>();
+        answer(arg, size, &info, first)
     }
 
     fn read(&self, arg: UserPtr, size: usize) -> Result {
@@ -340,9 +341,9 @@ fn expect_zero(reader: &mut UserSliceReader) -> Result {
 }
 
 /// Copies out a structure to a caller who knows it with `size` bytes, and zeroes what is left.
-fn answer<T: AsBytes>(arg: UserPtr, size: usize, value: &T) -> Result {
-    // A caller must at least see the structure's size.
-    if size < size_of::<u64>() {
+/// `first` is the size that it had at first.
+fn answer<T: AsBytes>(arg: UserPtr, size: usize, value: &T, first: usize) -> Result {
+    if size < first {
         return Err(EINVAL);
     }
     let bytes = value.as_bytes();

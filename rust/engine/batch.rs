@@ -146,11 +146,12 @@ impl Engine {
         let here = regs::current_cpu();
         let mut planner = Planner::new(memory.index, memory.plan);
         for op in staged.iter_mut() {
-            let admitted = rights.check(op);
-            if op.cpu == CPU_SELF {
-                op.cpu = here;
-            }
-            let counted = admitted.and_then(|()| planner.count(op.cpu).then_some(()).ok_or(ENXIO));
+            let counted = rights.check(op).and_then(|()| {
+                if op.cpu == CPU_SELF {
+                    op.cpu = here;
+                }
+                planner.count(op.cpu).then_some(()).ok_or(ENXIO)
+            });
             op.await_answer(counted);
         }
         planner.layout();

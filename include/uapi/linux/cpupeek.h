@@ -57,7 +57,7 @@
 /**
  * struct cpupeek_op - one register to read, and its value
  * @cpu: in: CPU number, or %CPUPEEK_CPU_SELF; out: with %CPUPEEK_CPU_SELF, the
- *	CPU that answered
+ *	CPU that was asked, unless the operation is malformed or refused
  * @kind: in: %CPUPEEK_MSR or %CPUPEEK_CPUID
  * @flags: in: %CPUPEEK_OP_DISTURB or 0
  * @reg: in: number of the MSR, or CPUID leaf (EAX)
@@ -160,8 +160,8 @@ struct cpupeek_info {
  * @ops: in: address of the first &struct cpupeek_op
  * @tsc: in: with %CPUPEEK_BATCH_TSC_PAIR the address of an array of
  *	&struct cpupeek_tsc_pair, indexed by CPU number and as long as the
- *	highest number among the operations asks for; else 0. Entries of CPUs
- *	that the batch asks nothing of are left alone.
+ *	highest CPU number of this machine among the operations asks for; else
+ *	0. Entries of CPUs that the batch asks nothing of are left alone.
  */
 struct cpupeek_batch {
 	__u32 size;
