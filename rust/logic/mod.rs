@@ -8,4 +8,5 @@ pub mod energy;
 pub mod frequency;
 pub mod in_flight;
 pub mod plan;
+pub mod policy;
 pub mod round;

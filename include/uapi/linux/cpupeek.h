@@ -111,6 +111,8 @@ struct cpupeek_op {
 #define CPUPEEK_FEATURE_BATCH	(1ULL << 1)
 /* CPUPEEK_IOC_PREPARE and CPUPEEK_IOC_RUN */
 #define CPUPEEK_FEATURE_PLAN	(1ULL << 2)
+/* CPUPEEK_IOC_SET_ALLOW, CPUPEEK_IOC_GET_ALLOW and CPUPEEK_IOC_NARROW */
+#define CPUPEEK_FEATURE_POLICY	(1ULL << 3)
 
 /**
  * struct cpupeek_info - what this module can do here
@@ -270,13 +272,112 @@ struct cpupeek_run {
 	__aligned_u64 tsc;
 };
 
+/* Flags of a range, &struct cpupeek_range.flags. */
+
+/*
+ * Allow registers that are not known to be harmless: performance counters,
+ * voltages, energy, and whatever the module does not know.
+ */
+#define CPUPEEK_RANGE_UNSAFE	(1U << 0)
+
+/**
+ * struct cpupeek_range - numbers of MSRs
+ * @lo: first number
+ * @hi: last number, not below @lo
+ * @flags: %CPUPEEK_RANGE_UNSAFE or 0; must be 0 in CPUPEEK_IOC_NARROW
+ * @reserved: must be 0
+ */
+struct cpupeek_range {
+	__u32 lo;
+	__u32 hi;
+	__u32 flags;
+	__u32 reserved;
+};
+
+/**
+ * struct cpupeek_allow - the allowlist: MSRs for everybody who can open the
+ *	device
+ * @size: in: size of this structure as the caller knows it
+ * @flags: must be 0
+ * @nr_ranges: in: number of ranges at @ranges; out (CPUPEEK_IOC_GET_ALLOW):
+ *	number of ranges in the list
+ * @bad_range: out (CPUPEEK_IOC_SET_ALLOW): index of the range that the list is
+ *	refused for, %CPUPEEK_NO_RANGE if it is not for one
+ * @ranges: address of an array of &struct cpupeek_range
+ * @generation: out: number of the list, which every new list raises
+ *
+ * CPUPEEK_IOC_SET_ALLOW replaces the whole list, or nothing. It needs a
+ * descriptor that was opened with CAP_SYS_RAWIO (else EPERM), and refuses the
+ * list with
+ *
+ *  - EINVAL for a malformed range;
+ *  - EACCES for a range with a register in it that nobody may list, see
+ *    Documentation/registers.md;
+ *  - EPERM for a range with a register in it that is not known to be harmless,
+ *    without %CPUPEEK_RANGE_UNSAFE;
+ *  - E2BIG for too many ranges, or ranges spread too far.
+ *
+ * A descriptor may read what was on the list when it was opened and is on it
+ * now: a shorter list counts at once for everybody, a longer one for
+ * descriptors that are opened later.
+ *
+ * CPUPEEK_IOC_GET_ALLOW copies out as many ranges as there is room for.
+ */
+struct cpupeek_allow {
+	__u32 size;
+	__u32 flags;
+	__u32 nr_ranges;
+	__u32 bad_range;
+	__aligned_u64 ranges;
+	__aligned_u64 generation;
+};
+
+#define CPUPEEK_NO_RANGE	(~0U)
+
+/* Flags of a narrowing, &struct cpupeek_narrow.flags. At least one is set. */
+
+/* No MSRs but those in @ranges. */
+#define CPUPEEK_NARROW_MSRS	(1U << 0)
+/* No CPUs but those in @cpus. */
+#define CPUPEEK_NARROW_CPUS	(1U << 1)
+/* No CPUID. */
+#define CPUPEEK_NARROW_NO_CPUID	(1U << 2)
+
+/**
+ * struct cpupeek_narrow - takes rights away from a descriptor, for good
+ * @size: in: size of this structure as the caller knows it
+ * @flags: in: CPUPEEK_NARROW_* bits
+ * @nr_ranges: in: number of ranges at @ranges, which may be 0; 0 without
+ *	%CPUPEEK_NARROW_MSRS
+ * @cpus_size: in: size of the bitmap at @cpus in bytes, a multiple of 8; 0
+ *	without %CPUPEEK_NARROW_CPUS
+ * @ranges: in: address of an array of &struct cpupeek_range, else 0
+ * @cpus: in: address of a bitmap of CPU numbers, the lowest bit of the first
+ *	64-bit word being CPU 0; a number beyond its end is not in it; else 0
+ *
+ * What a descriptor may do after it is what it might do before and this allows;
+ * that holds for everybody who has the descriptor, and for the plans that are
+ * prepared on it from then on. It may no longer set the allowlist.
+ */
+struct cpupeek_narrow {
+	__u32 size;
+	__u32 flags;
+	__u32 nr_ranges;
+	__u32 cpus_size;
+	__aligned_u64 ranges;
+	__aligned_u64 cpus;
+};
+
 /* On a descriptor of CPUPEEK_DEVICE. */
 #define CPUPEEK_IOC_INFO	_IOR(CPUPEEK_IOC_TYPE, 0x00, struct cpupeek_info)
 #define CPUPEEK_IOC_READ	_IOWR(CPUPEEK_IOC_TYPE, 0x01, struct cpupeek_op)
 #define CPUPEEK_IOC_BATCH	_IOW(CPUPEEK_IOC_TYPE, 0x02, struct cpupeek_batch)
 #define CPUPEEK_IOC_PREPARE	_IOWR(CPUPEEK_IOC_TYPE, 0x03, struct cpupeek_prepare)
+#define CPUPEEK_IOC_SET_ALLOW	_IOWR(CPUPEEK_IOC_TYPE, 0x05, struct cpupeek_allow)
+#define CPUPEEK_IOC_GET_ALLOW	_IOWR(CPUPEEK_IOC_TYPE, 0x06, struct cpupeek_allow)
+#define CPUPEEK_IOC_NARROW	_IOW(CPUPEEK_IOC_TYPE, 0x07, struct cpupeek_narrow)
 /* On a descriptor of a plan. */
 #define CPUPEEK_IOC_RUN		_IOW(CPUPEEK_IOC_TYPE, 0x04, struct cpupeek_run)
-/* Numbers 0x05 to 0x1F of this type are cpupeek's too. */
+/* Numbers 0x08 to 0x1F of this type are cpupeek's too. */
 
 #endif /* _UAPI_LINUX_CPUPEEK_H */
