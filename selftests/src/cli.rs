@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::tests::{Need, Test};
 
 pub const HELP: &str = "\
-Usage: selftests [OPTION]...
+[OPTION]...
 
 Tests the cpupeek module of this machine, as root, in KTAP. Not for a machine that somebody needs:
 CPUs go offline, their interrupts are held off, and the module is unloaded again and again.
