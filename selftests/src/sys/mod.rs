@@ -378,3 +378,27 @@ pub fn voluntary_switches() -> u64 {
     assert!(ret == 0, "getrusage: {:?}", last_error());
     usage.ru_nvcsw as u64
 }
+
+/// Writes a byte, which nobody has to read.
+pub fn send_byte(to: &File) {
+    use std::io::Write;
+    let mut to = to;
+    to.write_all(b"!").expect("the pipe is open");
+}
+
+pub fn handle_signal(signal: c_int, handler: extern "C" fn(c_int)) {
+    // SAFETY: All zeroes are an action without flags.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as usize;
+    // SAFETY: The handlers do what handlers may.
+    let ret = unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
+    assert!(ret == 0, "sigaction: {:?}", last_error());
+}
+
+/// A debugger's request without arguments.
+pub fn trace(child: Child, request: libc::c_uint) {
+    let none = std::ptr::null_mut::<libc::c_void>();
+    // SAFETY: The requests that are made touch no memory of this process.
+    let ret = unsafe { libc::ptrace(request, child.0, none, none) };
+    assert!(ret == 0, "ptrace: {:?}", last_error());
+}

@@ -3,6 +3,7 @@
 //! The tests, and what they need.
 
 mod batch;
+mod blocked;
 mod memory;
 mod module;
 mod read;
@@ -10,6 +11,8 @@ mod reject;
 mod rights;
 mod share;
 mod sizes;
+mod stop;
+mod wait;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -154,6 +157,8 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         batch::TESTS,
         rights::TESTS,
         share::TESTS,
+        wait::TESTS,
+        stop::TESTS,
         module::TESTS,
     ]
     .into_iter()

@@ -2,7 +2,6 @@
 
 //! Loading and unloading.
 
-use std::io::Write;
 use std::time::Instant;
 
 use super::{tests, Env};
@@ -51,7 +50,7 @@ fn open_descriptor_keeps_it(_: &Env) {
 }
 
 fn descriptor_of_a_child_keeps_it(_: &Env) {
-    let (wait, mut go) = sys::pipe();
+    let (wait, go) = sys::pipe();
     let device = Device::open();
     let child = sys::fork(|| {
         assert!(sys::readable(&wait, 60_000), "the parent is gone");
@@ -59,7 +58,7 @@ fn descriptor_of_a_child_keeps_it(_: &Env) {
     });
     drop(device);
     expect_in_use();
-    go.write_all(b"!").unwrap();
+    sys::send_byte(&go);
     child.expect_success();
     assert_eq!(guest::module_users(), 0);
 }

@@ -81,8 +81,7 @@ fn as_user(test: impl FnOnce()) {
         sys::become_user(USER);
         test();
     });
-    let exit = child.wait();
-    assert_eq!(exit, sys::Exit::Code(0));
+    child.expect_success();
 }
 
 fn user_has_no_msr(_: &Env) {
@@ -147,8 +146,7 @@ fn capability_suffices(_: &Env) {
         sys::set_capabilities(0);
         expect_no_msr(&Device::open());
     });
-    let exit = child.wait();
-    assert_eq!(exit, sys::Exit::Code(0));
+    child.expect_success();
 }
 
 fn root_without_capability_has_no_msr(_: &Env) {
