@@ -35,6 +35,14 @@ module! {
             default: 1000,
             description: "How long a single read waits at most, 1 to 3600000 ms (default 1000)",
         },
+        probe_isolated: u32 {
+            default: 0,
+            description: "Not 0: find out at load what isolated CPUs have, so that they have named values (default 0)",
+        },
+        unprivileged_permille: u32 {
+            default: 50,
+            description: "How much of another CPU's time a user without CAP_SYS_RAWIO may use, 1 to 1000 permille (default 50)",
+        },
         spin_min_us: u32 {
             default: 0,
             description: "How long callers spin at least before they sleep, 0 to 10000 us (default 0)",
@@ -74,20 +82,27 @@ impl kernel::InPlaceModule for CpuPeek {
                 spin_min_us: *module_parameters::spin_min_us.value(),
                 spin_max_us: *module_parameters::spin_max_us.value(),
             };
-            let engine = engine::Engine::new(settings).inspect_err(|&error| {
-                if error == EINVAL {
-                    pr_err!("a parameter is out of range (see modinfo): {settings:?}\n");
+            let out_of_range = |error: &Error| {
+                if *error == EINVAL {
+                    pr_err!("a parameter is out of range, see modinfo\n");
                 }
-            })?;
+            };
+            let engine = engine::Engine::new(settings).inspect_err(out_of_range)?;
             let cache = cache::Cache::new(engine.clone())?;
-            let directories = Arc::new(cache::Directories(cache.clone()), GFP_KERNEL)?;
+            let probe_isolated = *module_parameters::probe_isolated.value() != 0;
+            let directories = cache::Directories::new(cache.clone(), probe_isolated)?;
+            let permille = *module_parameters::unprivileged_permille.value();
             let shared = device::Shared {
                 engine: engine.clone(),
                 cache,
+                policy: policy::Policy::new(permille).inspect_err(out_of_range)?,
             };
             Ok(try_pin_init!(Self {
-                _files <- kapi::hotplug::HotplugRegistration::new(directories),
-                _device <- kapi::misc::Registration::new(shared),
+                _files <- kapi::hotplug::HotplugRegistration::new(directories.clone()),
+                _device <- {
+                    directories.loaded();
+                    kapi::misc::Registration::new(shared)
+                },
                 _engine: Drained(engine),
             }? Error))
         })

@@ -30,7 +30,13 @@ use crate::{
         },
     },
     logic::round,
-    policy::Rights,
+    policy::{
+        Access,
+        AllowList,
+        Narrowing,
+        Policy,
+        Refusal, //
+    },
     stats::Counter, //
 };
 use kernel::{
@@ -59,6 +65,9 @@ const NR_INFO: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_INFO);
 const NR_READ: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_READ);
 const NR_BATCH: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_BATCH);
 const NR_PREPARE: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_PREPARE);
+const NR_SET_ALLOW: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_SET_ALLOW);
+const NR_GET_ALLOW: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_GET_ALLOW);
+const NR_NARROW: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_NARROW);
 const NR_RUN: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_RUN);
 
 /// What descriptors and attributes of the device share.
@@ -67,13 +76,15 @@ pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
     /// The named values.
     pub(crate) cache: Arc<Cache>,
+    /// Who may do what.
+    pub(crate) policy: Arc<Policy>,
 }
 
 /// An open descriptor of the device.
 #[pin_data]
 pub(crate) struct DeviceFile {
     engine: Arc<Engine>,
-    rights: Rights,
+    access: Access,
     #[pin]
     spare: Spare,
 }
@@ -97,6 +108,17 @@ macro_rules! counters {
                 |shared: &Shared| shared.engine.spin_us().1.into(),
                 |shared: &Shared, us| shared.engine.set_spin_max_us(us),
             ),
+            Attribute::ro(c"allow_generation", |shared: &Shared| {
+                shared.policy.generation()
+            }),
+            Attribute::ro(c"allow_ranges", |shared: &Shared| {
+                shared.policy.allowed().map_or(0, |list| list.ranges().len() as u64)
+            }),
+            Attribute::rw(
+                c"unprivileged_permille",
+                |shared: &Shared| shared.policy.users.permille().into(),
+                |shared: &Shared, permille| shared.policy.users.set_permille(permille),
+            ),
             Attribute::rw(
                 c"cache_ms",
                 |shared: &Shared| shared.cache.cache_ms(),
@@ -106,6 +128,11 @@ macro_rules! counters {
                 c"energy_hold_s",
                 |shared: &Shared| shared.cache.energy_hold_s(),
                 |shared: &Shared, seconds| shared.cache.set_energy_hold_s(seconds),
+            ),
+            Attribute::rw(
+                c"refresh_isolated",
+                |shared: &Shared| shared.cache.refresh_isolated(),
+                |shared: &Shared, on| shared.cache.set_refresh_isolated(on),
             ),
         ]
     };
@@ -125,6 +152,9 @@ impl Device for DeviceFile {
         c"preempted" => Preempted,
         c"timeouts" => Timeouts,
         c"losses" => Losses,
+        c"refused_registers" => RefusedRegisters,
+        c"refused_cpus" => RefusedCpus,
+        c"throttled" => Throttled,
         c"allocations" => Allocations,
         c"abandoned" => Abandoned,
         c"refreshes" => Refreshes,
@@ -136,7 +166,7 @@ impl Device for DeviceFile {
         KBox::try_pin_init(
             try_pin_init!(Self {
                 engine: shared.engine.clone(),
-                rights: Rights::of_current(),
+                access: Access::of_current(shared.policy.clone())?,
                 spare <- Spare::new(),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -152,6 +182,9 @@ impl Descriptor for DeviceFile {
             NR_READ => self.read(arg, size),
             NR_BATCH => self.batch(arg, size),
             NR_PREPARE => self.prepare(arg, size),
+            NR_SET_ALLOW => self.set_allow(arg, size),
+            NR_GET_ALLOW => self.get_allow(arg, size),
+            NR_NARROW => self.narrow(arg, size),
             _ => Err(ENOTTY),
         }
     }
@@ -187,10 +220,11 @@ impl DeviceFile {
         let mut op: Op = fetch(arg, size)?;
         self.engine.stats.add(Counter::Calls, 1);
         self.engine.stats.add(Counter::Ops, 1);
-        match self.rights.check(&op) {
-            Ok(()) => self.engine.read(&self.spare, &mut op)?,
+        match self.access.check(&op) {
+            Ok(()) => self.engine.read(&self.access, &self.spare, &mut op)?,
             Err(error) => op.refuse(error),
         }
+        self.engine.count_refusal(&op);
         // What is after a longer structure's known part was zero, and has no answer in it.
         UserSlice::new(arg, size_of::<Op>()).writer().write(&op)
     }
@@ -208,7 +242,7 @@ impl DeviceFile {
             ..operations(header.ops, header.nr_ops, header.op_size)?
         };
         self.engine.stats.add(Counter::Calls, 1);
-        self.engine.batch(self.rights, &self.spare, &batch)
+        self.engine.batch(&self.access, &self.spare, &batch)
     }
 
     fn prepare(&self, arg: UserPtr, size: usize) -> Result {
@@ -218,7 +252,7 @@ impl DeviceFile {
             return Err(EINVAL);
         }
         let batch = operations(header.ops, header.nr_ops, header.op_size)?;
-        let plan = Plan::new(self.engine.clone(), self.rights, &batch)?;
+        let plan = Plan::new(self.engine.clone(), self.access.for_plan(), &batch)?;
         let file = NewFile::new(c"[cpupeek-plan]", plan)?;
         header.fd = file.number();
         UserSlice::new(arg, size_of::<uapi::Prepare>())
@@ -227,6 +261,84 @@ impl DeviceFile {
         file.install();
         Ok(())
     }
+
+    fn set_allow(&self, arg: UserPtr, size: usize) -> Result {
+        let mut header: uapi::Allow = fetch_sized(arg, size, |header: &uapi::Allow| header.size)?;
+        if header.flags != 0 {
+            return Err(EINVAL);
+        }
+        self.access.may_set_policy()?;
+        let ranges = fetch_ranges(header.ranges, header.nr_ranges)?;
+        let set = AllowList::new(ranges).and_then(|list| Ok(self.access.allow(list)?));
+        header.bad_range = uapi::CPUPEEK_CONST_NO_RANGE;
+        match set {
+            Ok(generation) => header.generation = generation,
+            Err(Refusal { range, .. }) => header.bad_range = range.unwrap_or(header.bad_range),
+        }
+        UserSlice::new(arg, size_of::<uapi::Allow>())
+            .writer()
+            .write(&header)?;
+        set.map(|_| ()).map_err(|refusal| refusal.error)
+    }
+
+    fn get_allow(&self, arg: UserPtr, size: usize) -> Result {
+        let mut header: uapi::Allow = fetch_sized(arg, size, |header: &uapi::Allow| header.size)?;
+        if header.flags != 0 {
+            return Err(EINVAL);
+        }
+        let list = self.access.allowed()?;
+        let ranges = list.ranges();
+        let room = ranges.get(..header.nr_ranges as usize).unwrap_or(ranges);
+        let bytes = AsBytes::as_bytes(room);
+        UserSlice::new(UserPtr::from_addr(header.ranges as usize), bytes.len())
+            .writer()
+            .write_slice(bytes)?;
+        header.nr_ranges = ranges.len() as u32;
+        header.bad_range = uapi::CPUPEEK_CONST_NO_RANGE;
+        header.generation = list.generation();
+        UserSlice::new(arg, size_of::<uapi::Allow>())
+            .writer()
+            .write(&header)
+    }
+
+    fn narrow(&self, arg: UserPtr, size: usize) -> Result {
+        let header: uapi::Narrow = fetch_sized(arg, size, |header: &uapi::Narrow| header.size)?;
+        let ranges = fetch_ranges(header.ranges, header.nr_ranges)?;
+        let cpus_size = header.cpus_size as usize;
+        if cpus_size % size_of::<u64>() != 0 {
+            return Err(EINVAL);
+        }
+        // More CPU numbers than there can be are no use, and would be memory for nothing.
+        let most = (nr_cpu_ids() as usize).div_ceil(64);
+        let words = (cpus_size / size_of::<u64>()).min(most);
+        let mut cpus = KVVec::from_elem(0u64, words, GFP_KERNEL_ACCOUNT)?;
+        UserSlice::new(
+            UserPtr::from_addr(header.cpus as usize),
+            words * size_of::<u64>(),
+        )
+        .reader()
+        .read_slice(AsBytes::as_bytes_mut(&mut *cpus))?;
+        self.access
+            .narrow(Narrowing::new(header.flags, &ranges, cpus)?)
+    }
+}
+
+/// Most ranges in one list.
+const MAX_RANGES: usize = 4096;
+
+/// Copies in ranges of registers.
+fn fetch_ranges(ranges: u64, count: u32) -> Result<KVVec<uapi::Range>> {
+    let count = count as usize;
+    if count > MAX_RANGES {
+        return Err(E2BIG);
+    }
+    let empty: uapi::Range = pin_init::zeroed();
+    let mut copy = KVVec::from_elem(empty, count, GFP_KERNEL_ACCOUNT)?;
+    let bytes = AsBytes::as_bytes_mut(&mut *copy);
+    UserSlice::new(UserPtr::from_addr(ranges as usize), bytes.len())
+        .reader()
+        .read_slice(bytes)?;
+    Ok(copy)
 }
 
 impl Descriptor for Plan {

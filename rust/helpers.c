@@ -10,7 +10,9 @@
 #include <linux/cpuhotplug.h>
 #include <linux/cpumask.h>
 #include <linux/device.h>
+#include <linux/rcupdate.h>
 #include <linux/sched.h>
+#include <linux/sched/isolation.h>
 #include <linux/sched/signal.h>
 #include <linux/smp.h>
 #include <linux/sysfs.h>
@@ -39,6 +41,12 @@ cpupeek_helper_anon_inode_getfile(const char *name,
 				  void *priv, int flags)
 {
 	return anon_inode_getfile(name, fops, priv, flags);
+}
+
+bool cpupeek_helper_are_cpus_isolated(void)
+{
+	return housekeeping_enabled(HK_TYPE_DOMAIN) ||
+	       housekeeping_enabled(HK_TYPE_KERNEL_NOISE);
 }
 
 void cpupeek_helper_cond_resched(void)
@@ -139,6 +147,16 @@ void cpupeek_helper_init_csd(call_single_data_t *csd, smp_call_func_t func,
 	INIT_CSD(csd, func, info);
 }
 
+/* The masks may be replaced while somebody looks at them. */
+bool cpupeek_helper_is_isolated(u32 cpu)
+{
+	if (cpu >= nr_cpu_ids)
+		return false;
+	guard(rcu)();
+	return !housekeeping_test_cpu(cpu, HK_TYPE_DOMAIN) ||
+	       !housekeeping_test_cpu(cpu, HK_TYPE_KERNEL_NOISE);
+}
+
 /* need_resched() alone does not see the lazy kind. */
 bool cpupeek_helper_is_resched_wanted(void)
 {
@@ -156,6 +174,11 @@ unsigned long cpupeek_helper_local_irq_save(void)
 
 	local_irq_save(flags);
 	return flags;
+}
+
+bool cpupeek_helper_may_run_on(u32 cpu)
+{
+	return cpu < nr_cpu_ids && cpumask_test_cpu(cpu, current->cpus_ptr);
 }
 
 void cpupeek_helper_queue_delayed_work(struct delayed_work *work,

@@ -33,6 +33,12 @@ pub(crate) enum Counter {
     Timeouts,
     /// Operations on CPUs that were not there, or went away.
     Losses,
+    /// Operations on registers that the policy refuses.
+    RefusedRegisters,
+    /// Operations on CPUs that the policy refuses.
+    RefusedCpus,
+    /// Waits of users who have used too much of a CPU's time.
+    Throttled,
     /// Allocations made to call other CPUs.
     Allocations,
     /// Callers that walked away from calls in flight.

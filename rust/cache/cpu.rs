@@ -8,7 +8,11 @@ use super::{
     Values, //
 };
 use crate::{
-    engine::Group,
+    engine::{
+        Caller,
+        Group,
+        Manner, //
+    },
     kapi::{
         errno::enodata,
         regs,
@@ -248,15 +252,26 @@ impl CpuState {
     fn freshen(&mut self, values: &Values) -> Result {
         match self.age_ms() {
             Some(age) if age < values.max_age_ms() => Ok(()),
+            // An old value of an isolated CPU is better than an interrupt.
+            Some(_) if !values.may_refresh(self.cpu) => Ok(()),
             _ => self.refresh(values),
         }
     }
 
-    /// Takes a snapshot. That the CPU did not answer is one too.
+    /// Takes a snapshot. That the CPU did not answer is one too. [`ENODATA`] if the CPU is isolated.
     fn refresh(&mut self, values: &Values) -> Result {
-        let span = values
-            .engine
-            .read_slice(self.cpu, &mut self.group, &mut self.ops)?;
+        if !values.may_refresh(self.cpu) {
+            return Err(enodata());
+        }
+        let span = values.engine.read_slice(
+            self.cpu,
+            &mut self.group,
+            &mut self.ops,
+            Caller {
+                user: None,
+                manner: Manner::Adaptive,
+            },
+        )?;
         let now = task::now_ms();
         self.taken_ms = Some(now);
         self.generation = self.generation.wrapping_add(1);

@@ -79,11 +79,20 @@ pub(crate) struct Values {
     energy: Pin<KBox<Mutex<Energy>>>,
     cache_ms: Atomic<u64>,
     energy_hold_s: Atomic<u64>,
+    refresh_isolated: Atomic<u64>,
 }
 
 impl Values {
     fn slot(&self, cpu: u32) -> Result<&Slot> {
         Ok(self.slots.get(cpu as usize).ok_or(ENXIO)?)
+    }
+
+    /// Whether a CPU's snapshot may be taken by the current task: not if that interrupts an isolated
+    /// CPU, unless the setting says that it may.
+    fn may_refresh(&self, cpu: u32) -> bool {
+        !task::is_isolated(cpu)
+            || regs::current_cpu() == cpu
+            || self.refresh_isolated.load(Relaxed) != 0
     }
 
     /// How old a served value may be.
@@ -118,6 +127,7 @@ impl Cache {
             energy: KBox::pin_init(new_mutex!(Energy::new(), "cpupeek_energy"), GFP_KERNEL)?,
             cache_ms: Atomic::new(1000),
             energy_hold_s: Atomic::new(3600),
+            refresh_isolated: Atomic::new(0),
         };
         let values = Arc::new(values, GFP_KERNEL)?;
         let cache = pin_init!(Self {
@@ -154,6 +164,20 @@ impl Cache {
         self.values.energy_hold_s.store(seconds, Relaxed);
         Ok(())
     }
+
+    /// Whether isolated CPUs may be interrupted to refresh their values: 0 or 1.
+    pub(crate) fn refresh_isolated(&self) -> u64 {
+        self.values.refresh_isolated.load(Relaxed)
+    }
+
+    /// Sets that; [`EINVAL`] if it is neither 0 nor 1.
+    pub(crate) fn set_refresh_isolated(&self, on: u64) -> Result {
+        if on > 1 {
+            return Err(EINVAL);
+        }
+        self.values.refresh_isolated.store(on, Relaxed);
+        Ok(())
+    }
 }
 
 impl CpuFiles for Cache {
@@ -181,7 +205,7 @@ impl CpuFiles for Cache {
     }
 }
 
-impl Hotplug for Cache {
+impl Cache {
     fn online(&self, cpu: u32) -> Result {
         let slot = self.values.slot(cpu)?;
         *slot.state.lock() = Some(CpuState::probe(cpu)?);
@@ -219,26 +243,50 @@ impl Tick for Values {
 }
 
 /// Makes a cache's directories as CPUs come online.
-pub(crate) struct Directories(pub(crate) Arc<Cache>);
+pub(crate) struct Directories {
+    cache: Arc<Cache>,
+    /// The module is being loaded, and isolated CPUs are left alone. One that comes online later has
+    /// not begun what it is isolated for.
+    sparing: Atomic<bool>,
+}
+
+impl Directories {
+    /// For `cache`. Isolated CPUs that are online already get a directory only if `probe_isolated`.
+    pub(crate) fn new(cache: Arc<Cache>, probe_isolated: bool) -> Result<Arc<Self>> {
+        let directories = Self {
+            cache,
+            sparing: Atomic::new(!probe_isolated),
+        };
+        Ok(Arc::new(directories, GFP_KERNEL)?)
+    }
+
+    /// The module has been loaded.
+    pub(crate) fn loaded(&self) {
+        self.sparing.store(false, Relaxed);
+    }
+}
 
 impl Hotplug for Directories {
     fn online(&self, cpu: u32) -> Result {
-        self.0.online(cpu)?;
+        if self.sparing.load(Relaxed) && task::is_isolated(cpu) {
+            return Ok(());
+        }
+        self.cache.online(cpu)?;
         let made = self.make(cpu);
         if made.is_err() {
-            self.0.offline(cpu);
+            self.cache.offline(cpu);
         }
         made
     }
 
     fn offline(&self, cpu: u32) {
-        self.0.offline(cpu);
+        self.cache.offline(cpu);
     }
 }
 
 impl Directories {
     fn make(&self, cpu: u32) -> Result {
-        let slot = self.0.values.slot(cpu)?;
+        let slot = self.cache.values.slot(cpu)?;
         let mut files = KVec::new();
         files.push((c"age_ms", 0o444, File::Age), GFP_KERNEL)?;
         files.push((c"generation", 0o444, File::Generation), GFP_KERNEL)?;
@@ -248,7 +296,7 @@ impl Directories {
                 files.push(file, GFP_KERNEL)?;
             }
         }
-        let directory = CpuDirectory::new(&self.0, cpu, c"cpupeek", files.into_iter())?;
+        let directory = CpuDirectory::new(&self.cache, cpu, c"cpupeek", files.into_iter())?;
         *slot.directory.lock() = Some(directory);
         Ok(())
     }

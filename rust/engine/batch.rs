@@ -4,6 +4,7 @@
 
 use super::{
     wait::Deadline,
+    Caller,
     Engine,
     Manner,
     ReadRegister,
@@ -24,7 +25,7 @@ use crate::{
         },
     },
     logic::plan::Planner,
-    policy::Rights,
+    policy::Access,
     stats::Counter, //
 };
 use kernel::{
@@ -57,6 +58,14 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
+    /// On whose account it is, with the given rights.
+    fn caller<'a>(&self, access: &'a Access) -> Caller<'a> {
+        Caller {
+            user: access.user(),
+            manner: self.manner,
+        }
+    }
+
     fn slice(&self) -> UserSlice {
         UserSlice::new(self.ops, self.count.saturating_mul(self.stride))
     }
@@ -93,7 +102,7 @@ impl Engine {
     /// Performs a batch with the given rights.
     ///
     /// [`EFAULT`], [`ENOMEM`], or [`EINTR`] on a fatal signal; everything else is in the operations.
-    pub(crate) fn batch(&self, rights: Rights, spare: &Spare, batch: &Batch) -> Result {
+    pub(crate) fn batch(&self, access: &Access, spare: &Spare, batch: &Batch) -> Result {
         self.stats.add(Counter::Ops, batch.count as u64);
         if batch.count == 0 {
             return Ok(());
@@ -108,7 +117,7 @@ impl Engine {
                 index: cpus,
             },
         )?;
-        let planned = Self::plan(rights, batch, group.memory());
+        let planned = self.plan(access, batch, group.memory());
         let used = match planned {
             Ok(used) => used,
             Err(error) => {
@@ -117,12 +126,9 @@ impl Engine {
             }
         };
         let mut flight = group.start(used).map_err(|(_, error)| error)?;
+        let deadline = Deadline::after_ms(batch.timeout_ms);
         let result = self
-            .fly(
-                &mut flight,
-                Deadline::after_ms(batch.timeout_ms),
-                batch.manner,
-            )
+            .fly(&mut flight, deadline, batch.caller(access))
             .and_then(|()| {
                 batch.store(
                     self.collect(&mut flight, &[])?
@@ -139,20 +145,30 @@ impl Engine {
     /// CPUs that are.
     ///
     /// The operations for the handlers have their number among the staged ones in `reserved`.
-    fn plan(rights: Rights, batch: &Batch, memory: Memory<'_, ReadRegister>) -> Result<usize> {
+    fn plan(
+        &self,
+        access: &Access,
+        batch: &Batch,
+        memory: Memory<'_, ReadRegister>,
+    ) -> Result<usize> {
         let staged = memory.staged.get_mut(..batch.count).ok_or(EINVAL)?;
         batch.fetch(staged)?;
 
         let here = regs::current_cpu();
+        let resolve = |cpu| if cpu == CPU_SELF { here } else { cpu };
         let mut planner = Planner::new(memory.index, memory.plan);
         for op in staged.iter_mut() {
-            let counted = rights.check(op).and_then(|()| {
-                if op.cpu == CPU_SELF {
-                    op.cpu = here;
+            let counted = access.check(op).and_then(|()| {
+                let given = op.cpu;
+                op.cpu = resolve(given);
+                if let Err(error) = access.check_cpu(op, here) {
+                    op.cpu = given;
+                    return Err(error);
                 }
                 planner.count(op.cpu).then_some(()).ok_or(ENXIO)
             });
             op.await_answer(counted);
+            self.count_refusal(op);
         }
         planner.layout();
         for (i, op) in staged.iter().enumerate() {

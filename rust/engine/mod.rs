@@ -41,6 +41,10 @@ use crate::{
         plan,
         round::Bound, //
     },
+    policy::{
+        Access,
+        User, //
+    },
     stats::{
         Counter,
         Stats, //
@@ -97,6 +101,15 @@ pub(crate) struct Settings {
     pub(crate) spin_min_us: u32,
     /// How long callers spin at most.
     pub(crate) spin_max_us: u32,
+}
+
+/// On whose account a call is, and how the caller wants to wait.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller<'a> {
+    /// `None` if it is on nobody's.
+    pub(crate) user: Option<&'a User>,
+    /// How to wait.
+    pub(crate) manner: Manner,
 }
 
 /// What all descriptors share.
@@ -157,26 +170,47 @@ impl Engine {
         self.reaper.drain();
     }
 
-    /// Reads one register, where `op` was checked. The answer is in `op`.
+    /// Counts an operation that the policy has refused, if it has.
+    pub(crate) fn count_refusal(&self, op: &Op) {
+        if op.status == EACCES.to_errno() {
+            self.stats.add(Counter::RefusedRegisters, 1);
+        } else if op.status == EPERM.to_errno() {
+            self.stats.add(Counter::RefusedCpus, 1);
+        }
+    }
+
+    /// Reads one register, where `op` was checked but for its CPU. The answer is in `op`.
     ///
     /// [`ENOMEM`] if there is no memory to call another CPU; [`EINTR`] on a fatal signal.
-    pub(crate) fn read(&self, spare: &Spare, op: &mut Op) -> Result {
+    pub(crate) fn read(&self, access: &Access, spare: &Spare, op: &mut Op) -> Result {
         let local = regs::with_irqs_off(|here| {
-            if op.cpu == CPU_SELF {
-                op.cpu = here;
+            if op.cpu != CPU_SELF && op.cpu != here {
+                return false;
             }
-            if op.cpu == here {
-                ReadRegister::perform(op);
+            match access.check_narrowed_cpu(here) {
+                Ok(()) => {
+                    op.cpu = here;
+                    ReadRegister::perform(op);
+                }
+                Err(error) => op.refuse(error),
             }
-            op.cpu == here
+            true
         });
         if local {
             self.stats.add(Counter::LocalOps, 1);
             return Ok(());
         }
+        if let Err(error) = access.check_cpu(op, CPU_SELF) {
+            op.refuse(error);
+            return Ok(());
+        }
 
         let mut kept = spare.take();
-        let read = self.read_slice(op.cpu, &mut kept, core::slice::from_mut(op));
+        let caller = Caller {
+            user: access.user(),
+            manner: Manner::Adaptive,
+        };
+        let read = self.read_slice(op.cpu, &mut kept, core::slice::from_mut(op), caller);
         if let Some(group) = kept {
             spare.keep(group);
         }
@@ -193,6 +227,7 @@ impl Engine {
         cpu: u32,
         kept: &mut Option<Group>,
         ops: &mut [Op],
+        caller: Caller<'_>,
     ) -> Result<Option<(u64, u64)>> {
         let capacity = Capacity {
             slices: 1,
@@ -217,7 +252,7 @@ impl Engine {
 
         let mut flight = group.start(1).map_err(|(_, error)| error)?;
         let deadline = Deadline::after_ms(self.read_timeout_ms());
-        let flown = self.fly(&mut flight, deadline, Manner::Adaptive);
+        let flown = self.fly(&mut flight, deadline, caller);
         let mut span = None;
         if let Some(view) = flight.views().0.next() {
             for (op, answer) in ops.iter_mut().zip(view.done) {
@@ -252,8 +287,18 @@ impl Engine {
 
     /// Calls the CPUs of a flight until all operations are through, the time is over, or a fatal
     /// signal comes ([`EINTR`]).
-    fn fly(&self, flight: &mut Flight<ReadRegister>, deadline: Deadline, manner: Manner) -> Result {
+    fn fly(
+        &self,
+        flight: &mut Flight<ReadRegister>,
+        deadline: Deadline,
+        caller: Caller<'_>,
+    ) -> Result {
         loop {
+            if let Some(user) = caller.user {
+                if !self.throttle(flight, user, deadline)? {
+                    return Ok(());
+                }
+            }
             let calls = flight.dispatch();
             self.stats.add(Counter::LocalOps, calls.local_ops.into());
             if calls.called() {
@@ -262,7 +307,13 @@ impl Engine {
             if calls.remote != 0 {
                 self.stats.add(Counter::Interrupts, calls.remote.into());
             }
-            if !self.wait(flight, deadline, manner)? {
+            let again = self.wait(flight, deadline, caller.manner);
+            if let Some(user) = caller.user {
+                for (cpu, cycles) in flight.take_busy() {
+                    user.charge(cpu, regs::cycles_to_ns(cycles));
+                }
+            }
+            if !again? {
                 return Ok(());
             }
         }

@@ -5,6 +5,7 @@
 use super::{
     batch::Batch,
     wait::Deadline,
+    Caller,
     Engine,
     Group,
     Manner,
@@ -14,6 +15,7 @@ use crate::{
     kapi::{
         call_group::Capacity,
         pages::SharedPages,
+        regs,
         uapi::{
             Op,
             OpResult,
@@ -21,7 +23,7 @@ use crate::{
         },
     },
     logic::plan::Planner,
-    policy::Rights,
+    policy::Access,
     stats::Counter, //
 };
 use kernel::{
@@ -30,6 +32,10 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
         Mutex, //
     },
@@ -43,7 +49,11 @@ use kernel::{
 #[pin_data]
 pub(crate) struct Plan {
     engine: Arc<Engine>,
-    /// In the caller's order; the status is that of a result which has no answer.
+    access: Access,
+    /// The allowlist that the operations were last checked against.
+    generation: Atomic<u64>,
+    /// In the caller's order; the status is that of a result which has no answer. What is refused
+    /// here is refused for good.
     ops: KVVec<Op>,
     capacity: Capacity,
     /// Groups in here are filled and planned.
@@ -71,23 +81,26 @@ impl Plan {
     /// [`EFAULT`] or [`ENOMEM`]; everything else is in the results.
     pub(crate) fn new(
         engine: Arc<Engine>,
-        rights: Rights,
+        access: Access,
         batch: &Batch,
     ) -> Result<Pin<KBox<Self>>> {
         let empty: Op = pin_init::zeroed();
         let mut ops = KVVec::from_elem(empty, batch.count, GFP_KERNEL_ACCOUNT)?;
         batch.fetch(&mut ops)?;
+        let generation = Atomic::new(access.generation());
         for op in ops.iter_mut() {
             let checked = if op.cpu == CPU_SELF {
                 Err(EINVAL)
             } else {
-                rights.check(op)
+                access.check(op)
             };
             op.await_answer(checked);
         }
         let cpus = nr_cpu_ids() as usize;
         let plan = try_pin_init!(Self {
             engine,
+            access,
+            generation,
             capacity: Capacity {
                 slices: ops.len().min(cpus),
                 ops: ops.len(),
@@ -128,14 +141,30 @@ impl Plan {
         self.engine.stats.add(Counter::Calls, 1);
         self.engine.stats.add(Counter::Ops, self.len() as u64);
 
-        let (group, used) = self.filled_group()?;
+        let checked = self.recheck()?;
+        let (ops, spare) = match &checked {
+            Some(ops) => (ops, None),
+            None => (&self.ops, Some(&self.spare)),
+        };
+        let (group, used) = match spare.and_then(Spare::take) {
+            Some(mut group) => {
+                let plan = group.memory().plan.iter();
+                let used = plan.take_while(|slice| slice.len != 0).count();
+                (group, used)
+            }
+            None => self.filled_group(ops)?,
+        };
         let mut flight = group.start(used).map_err(|(_, error)| error)?;
         let deadline = Deadline::after_ms(request.timeout_ms);
+        let caller = Caller {
+            user: self.access.user(),
+            manner: request.manner,
+        };
         let result = self
             .engine
-            .fly(&mut flight, deadline, request.manner)
+            .fly(&mut flight, deadline, caller)
             .and_then(|()| {
-                let staged = self.engine.collect(&mut flight, &self.ops)?;
+                let staged = self.engine.collect(&mut flight, ops)?;
                 match request.results {
                     Some(place) => Self::store(place, staged),
                     None => self.publish(staged),
@@ -143,26 +172,53 @@ impl Plan {
                 Engine::store_tsc(&mut flight, request.tsc)
             });
         // Unlike a batch's, this memory is what the plan was prepared for, whatever its size.
-        self.engine.land(flight, |group| self.spare.put(group));
+        self.engine.land(flight, |group| {
+            if let Some(spare) = spare {
+                spare.put(group);
+            }
+        });
         result
     }
 
-    /// A group with the plan's operations, and the number of its CPUs.
-    fn filled_group(&self) -> Result<(Group, usize)> {
-        if let Some(mut group) = self.spare.take() {
-            let plan = group.memory().plan.iter();
-            let used = plan.take_while(|slice| slice.len != 0).count();
-            return Ok((group, used));
+    /// Checks the operations for this run: the allowlist may have become shorter, and the CPUs are
+    /// those of the task that runs the plan. `None` if nothing has changed.
+    fn recheck(&self) -> Result<Option<KVVec<Op>>> {
+        let here = regs::current_cpu();
+        let generation = self.access.generation();
+        let relisted = self.generation.load(Relaxed) != generation;
+        if !relisted && self.access.is_unlimited() {
+            return Ok(None);
         }
+        let check = |op: &Op| {
+            if relisted {
+                self.access.check(op)?;
+            }
+            self.access.check_cpu(op, here)
+        };
+        let admitted = |op: &&Op| op.is_awaiting_answer();
+        if self.ops.iter().filter(admitted).all(|op| check(op).is_ok()) {
+            self.generation.store(generation, Relaxed);
+            return Ok(None);
+        }
+        let mut ops = KVVec::new();
+        ops.extend_from_slice(&self.ops, GFP_KERNEL_ACCOUNT)?;
+        for op in ops.iter_mut().filter(|op| op.is_awaiting_answer()) {
+            let checked = check(op);
+            op.await_answer(checked);
+        }
+        Ok(Some(ops))
+    }
+
+    /// A group with those of the operations that await an answer, and the number of its CPUs.
+    fn filled_group(&self, ops: &[Op]) -> Result<(Group, usize)> {
         let mut group = self.engine.new_group(self.capacity)?;
         let memory = group.memory();
         let mut planner = Planner::new(memory.index, memory.plan);
-        let admitted = |op: &&Op| op.is_awaiting_answer();
-        for op in self.ops.iter().filter(admitted) {
+        for op in ops.iter().filter(|op| op.is_awaiting_answer()) {
             planner.count(op.cpu);
         }
         planner.layout();
-        for (i, op) in self.ops.iter().enumerate() {
+        for (i, op) in ops.iter().enumerate() {
             if op.is_awaiting_answer() {
                 let place = planner.place(op.cpu).ok_or(EINVAL)?;
                 let slot = memory.ops.get_mut(place as usize).ok_or(EINVAL)?;

@@ -17,6 +17,7 @@ use crate::{
         Budget,
         Limits, //
     },
+    policy::User,
     stats::Counter, //
 };
 use kernel::{
@@ -160,6 +161,16 @@ impl Spinning {
     }
 }
 
+/// How spinning ended.
+enum Spun {
+    /// All calls are through.
+    Through,
+    /// A CPU is through with a round, and has another to do.
+    Ready,
+    /// It was for too long, or in somebody's way.
+    GaveUp,
+}
+
 impl Engine {
     /// Waits for the calls in flight. Returns whether there are CPUs to be called again.
     pub(super) fn wait(
@@ -168,8 +179,9 @@ impl Engine {
         deadline: Deadline,
         manner: Manner,
     ) -> Result<bool> {
-        if flight.try_wait() {
-            // Rounds on the caller's own CPU never sleep.
+        // Nobody is kept from another round by a CPU that does not answer. Rounds on the caller's
+        // own CPU never sleep.
+        if flight.try_wait() || flight.wants_dispatch() {
             task::cond_resched();
             if task::is_being_killed() {
                 return Err(EINTR);
@@ -183,11 +195,13 @@ impl Engine {
         let known = known.unwrap_or(Budget::unknown(limits));
 
         let start = regs::rdtsc();
-        let waited = if self.spin(flight, start, known.spin(limits)) {
-            self.stats.add(Counter::Spins, 1);
-            Waited::Done
-        } else {
-            self.sleep(flight, deadline)
+        let waited = match self.spin(flight, start, known.spin(limits)) {
+            Spun::Through => {
+                self.stats.add(Counter::Spins, 1);
+                Waited::Done
+            }
+            Spun::Ready => return Ok(!deadline.is_over()),
+            Spun::GaveUp => self.sleep(flight, deadline),
         };
         let took = regs::rdtsc().wrapping_sub(start);
         // What a caller wants for itself teaches nothing.
@@ -202,29 +216,62 @@ impl Engine {
         }
     }
 
-    /// Spins for `cycles` from `start` at most, with preemption on. Returns whether all calls are
-    /// through.
+    /// Spins for `cycles` from `start` at most, with preemption on.
     ///
     /// Nobody is kept waiting: it ends when another task wants this CPU, and when a target cannot
     /// answer because its virtual CPU is not running.
-    fn spin(&self, flight: &mut Flight<ReadRegister>, start: u64, cycles: u32) -> bool {
+    fn spin(&self, flight: &mut Flight<ReadRegister>, start: u64, cycles: u32) -> Spun {
         if cycles == 0 {
-            return false;
+            return Spun::GaveUp;
         }
-        while regs::rdtsc().wrapping_sub(start) < cycles.into() {
+        let rounds = flight.may_need_rounds();
+        loop {
             if flight.try_wait() {
-                return true;
+                return Spun::Through;
             }
-            if task::is_resched_wanted() {
-                return false;
+            if rounds && flight.wants_dispatch() {
+                return Spun::Ready;
+            }
+            if task::is_resched_wanted() || regs::rdtsc().wrapping_sub(start) >= cycles.into() {
+                return Spun::GaveUp;
             }
             if flight.is_called_cpu_preempted() {
                 self.stats.add(Counter::Preempted, 1);
-                return false;
+                return Spun::GaveUp;
             }
             cpu_relax();
         }
-        flight.try_wait()
+    }
+
+    /// Waits until the user has been sparing enough with the CPUs that are to be called, or the time
+    /// is over, or a fatal signal comes ([`EINTR`]).
+    pub(super) fn throttle(
+        &self,
+        flight: &Flight<ReadRegister>,
+        user: &User,
+        deadline: Deadline,
+    ) -> Result<bool> {
+        let mut throttled = false;
+        loop {
+            let waits = flight.cpus_to_call().map(|cpu| user.wait_ns(cpu));
+            let wait = waits.max().unwrap_or(0);
+            if deadline.is_over() {
+                return Ok(false);
+            }
+            if wait == 0 {
+                return Ok(true);
+            }
+            if !throttled {
+                self.stats.add(Counter::Throttled, 1);
+                throttled = true;
+            }
+            let ms = u32::try_from(wait / 1_000_000).unwrap_or(u32::MAX);
+            let jiffies = msecs_to_jiffies(ms.max(1));
+            task::sleep_killably(deadline.left().map_or(jiffies, |left| left.min(jiffies)));
+            if task::is_being_killed() {
+                return Err(EINTR);
+            }
+        }
     }
 
     fn sleep(&self, flight: &mut Flight<ReadRegister>, deadline: Deadline) -> Waited {

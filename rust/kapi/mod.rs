@@ -13,6 +13,7 @@ pub(crate) mod file;
 pub(crate) mod hotplug;
 pub(crate) mod misc;
 pub(crate) mod pages;
+pub(crate) mod rcu_arc;
 pub(crate) mod reaper;
 pub(crate) mod regs;
 pub(crate) mod task;

@@ -53,6 +53,12 @@ pub(crate) fn tsc_khz() -> u32 {
     unsafe { (&raw const bindings::tsc_khz).read_volatile() }
 }
 
+/// About how many nanoseconds `cycles` of the time stamp counter are; 0 if its frequency is unknown.
+pub(crate) fn cycles_to_ns(cycles: u64) -> u64 {
+    let cycles = cycles.saturating_mul(1_000_000);
+    cycles.checked_div(tsc_khz().into()).unwrap_or(0)
+}
+
 /// Whether the time stamp counters of all CPUs run at one constant rate, and are in step.
 pub(crate) fn tsc_stable() -> bool {
     // SAFETY: Has no preconditions.

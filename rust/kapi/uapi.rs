@@ -25,10 +25,13 @@ mod generated {
 pub(crate) use generated::CPUPEEK_CONST_CPU_SELF as CPU_SELF;
 pub(crate) use generated::*;
 pub(crate) use {
+    cpupeek_allow as Allow,
     cpupeek_batch as Batch,
     cpupeek_info as Info,
+    cpupeek_narrow as Narrow,
     cpupeek_op as Op,
     cpupeek_prepare as Prepare,
+    cpupeek_range as Range,
     cpupeek_result as OpResult,
     cpupeek_run as Run,
     cpupeek_tsc_pair as TscPair, //
@@ -52,11 +55,17 @@ plain_bytes!(TscPair, 2 * 8);
 plain_bytes!(Prepare, 4 * 4 + 8 + 2 * 4);
 plain_bytes!(OpResult, 2 * 4 + 8 + 16);
 plain_bytes!(Run, 4 * 4 + 2 * 8);
+plain_bytes!(Range, 4 * 4);
+plain_bytes!(Allow, 4 * 4 + 2 * 8);
+plain_bytes!(Narrow, 4 * 4 + 2 * 8);
 
 // SAFETY: All fields are integers.
 unsafe impl pin_init::Zeroable for Op {}
 // SAFETY: All fields are integers.
 unsafe impl pin_init::Zeroable for OpResult {}
+
+// SAFETY: All fields are integers.
+unsafe impl pin_init::Zeroable for Range {}
 
 impl OpResult {
     /// The bytes of some results.

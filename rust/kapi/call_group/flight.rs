@@ -97,6 +97,8 @@ impl<W: Work> Flight<W> {
                 Ok(Called::Remote) => counts.remote = counts.remote.wrapping_add(1),
                 Ok(Called::Local) => {
                     let ops = slice.done.get().wrapping_sub(slice.stable.get());
+                    // The caller's own time.
+                    slice.busy.set(0);
                     counts.local = counts.local.wrapping_add(1);
                     counts.local_ops = counts.local_ops.wrapping_add(ops);
                 }
@@ -126,6 +128,21 @@ impl<W: Work> Flight<W> {
     /// Whether some CPU that is not being called has operations left.
     pub(crate) fn wants_dispatch(&self) -> bool {
         self.slices().iter().any(|s| s.wants_call())
+    }
+
+    /// The other CPUs that [`Self::dispatch`] would call.
+    pub(crate) fn cpus_to_call(&self) -> impl Iterator<Item = u32> + '_ {
+        let here = regs::current_cpu();
+        let wanting = self.slices().iter().filter(|s| s.wants_call());
+        wanting.map(|s| s.cpu).filter(move |&cpu| cpu != here)
+    }
+
+    /// For each other CPU that is not being called and has worked since this was last asked: its number,
+    /// and for how many TSC cycles.
+    pub(crate) fn take_busy(&mut self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        let ready = self.slices().iter().filter(|s| s.is_ready());
+        let busy = ready.map(|s| (s.cpu, s.busy.replace(0)));
+        busy.filter(|&(_, cycles)| cycles != 0)
     }
 
     /// How many CPUs this is about.

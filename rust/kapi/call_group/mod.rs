@@ -264,6 +264,7 @@ impl<W: Work> CallGroup<W> {
                 (&raw mut (*place).done).write(Cell::new(0));
                 (&raw mut (*place).start).write(Cell::new(0));
                 (&raw mut (*place).end).write(Cell::new(0));
+                (&raw mut (*place).busy).write(Cell::new(0));
                 (&raw mut (*place).stable).write(Cell::new(0));
                 (&raw mut (*place).lost).write(Cell::new(false));
             }

@@ -41,7 +41,8 @@ pub(super) const CALLED: u32 = 1;
 ///
 /// - `header` is the allocation's header; `ops` points to `len` initialised operations in it, that
 ///   belong to no other slice.
-/// - While `state` is [`CALLED`], only the handler uses `ops[done..]`, `done`, `start` and `end`;
+/// - While `state` is [`CALLED`], only the handler uses `ops[done..]`, `done`, `start`, `end` and
+///   `busy`;
 ///   while it is [`READY`], only the caller.
 #[repr(C, align(64))]
 pub(super) struct Slice<W: Work> {
@@ -54,6 +55,8 @@ pub(super) struct Slice<W: Work> {
     pub(super) done: Cell<u32>,
     pub(super) start: Cell<u64>,
     pub(super) end: Cell<u64>,
+    /// How long its handlers have worked, in TSC cycles.
+    pub(super) busy: Cell<u64>,
     /// What `done` was when the CPU was last called; the caller's alone.
     pub(super) stable: Cell<u32>,
     /// The CPU was not there when it was last called; the caller's alone.
@@ -172,7 +175,10 @@ impl<W: Work> Slice<W> {
         if done == 0 {
             self.start.set(start);
         }
-        self.end.set(regs::rdtsc_ordered());
+        let end = regs::rdtsc_ordered();
+        self.end.set(end);
+        let busy = self.busy.get().wrapping_add(end.wrapping_sub(start));
+        self.busy.set(busy);
         self.done.set(done.wrapping_add(performed));
         self.state.store(READY, Release);
         header

@@ -3,7 +3,7 @@
 //! Which registers may be listed for whom, and sets of registers.
 
 mod ranges;
-mod registers;
+pub mod registers;
 mod set;
 mod throttle;
 
@@ -12,19 +12,9 @@ pub use ranges::{
     normalize,
     Ranges, //
 };
-pub use registers::{
-    class_of,
-    most_guarded,
-    Class,
-    Rule,
-    FREE,
-    GUARDED,
-    NEVER, //
-};
 pub use set::{
     MsrSet,
-    Shape,
-    PAGE_WORDS, //
+    Shape, //
 };
 pub use throttle::Throttle;
 

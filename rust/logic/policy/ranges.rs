@@ -22,9 +22,33 @@ impl<'a> Ranges<'a> {
     }
 }
 
+/// Sorts in place. core's own sorts have panicking paths that objtool cannot follow.
+fn sort(ranges: &mut [Range]) {
+    let sift = |ranges: &mut [Range], mut root: usize| loop {
+        let mut largest = root;
+        for child in [2 * root + 1, 2 * root + 2] {
+            if child < ranges.len() && ranges[child] > ranges[largest] {
+                largest = child;
+            }
+        }
+        if largest == root {
+            break;
+        }
+        ranges.swap(root, largest);
+        root = largest;
+    };
+    for root in (0..ranges.len() / 2).rev() {
+        sift(ranges, root);
+    }
+    for end in (1..ranges.len()).rev() {
+        ranges.swap(0, end);
+        sift(&mut ranges[..end], 0);
+    }
+}
+
 /// Sorts ranges, and joins those that overlap or touch. Returns how many are left, at the start.
 pub fn normalize(ranges: &mut [Range]) -> usize {
-    ranges.sort_unstable();
+    sort(ranges);
     let mut used = 0;
     for i in 0..ranges.len() {
         let range = ranges[i];

@@ -13,8 +13,10 @@ pub struct Rule {
     /// Which.
     pub range: Range,
     /// Why.
+    #[allow(dead_code, reason = "for the command and the documentation")]
     pub reason: &'static str,
     /// Where that comes from.
+    #[allow(dead_code, reason = "for the command and the documentation")]
     pub source: &'static str,
 }
 
@@ -535,12 +537,10 @@ pub fn most_guarded(range: Range) -> (Class, Option<&'static Rule>) {
     }
     // Free only if rules name every register of it.
     let mut next = range.lo;
-    let mut last = None;
     for rule in FREE {
         if (rule.range.lo..=rule.range.hi).contains(&next) {
-            last = Some(rule);
             if rule.range.hi >= range.hi {
-                return (Class::Free, last);
+                return (Class::Free, Some(rule));
             }
             next = rule.range.hi + 1;
         }

@@ -11,7 +11,7 @@ use super::Range;
 const PAGE_BITS: u32 = 12;
 
 /// 64-bit words of a page's bitmap.
-pub const PAGE_WORDS: usize = (1 << PAGE_BITS) / 64;
+const PAGE_WORDS: usize = (1 << PAGE_BITS) / 64;
 
 /// Most pages of a set.
 const MAX_PAGES: u32 = 256;

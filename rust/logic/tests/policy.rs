@@ -3,10 +3,8 @@
 //! Which registers may be listed, sets of registers, and shares of a CPU's time.
 
 use cpupeek_logic::catalogue::{Access, ENTRIES};
-use cpupeek_logic::policy::{
-    class_of, intersect, most_guarded, normalize, Class, MsrSet, Range, Ranges, Rule, Shape,
-    Throttle, FREE, GUARDED, NEVER,
-};
+use cpupeek_logic::policy::registers::{class_of, most_guarded, Class, Rule, FREE, GUARDED, NEVER};
+use cpupeek_logic::policy::{intersect, normalize, MsrSet, Range, Ranges, Shape, Throttle};
 
 struct Random(u64);
 
