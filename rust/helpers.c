@@ -150,7 +150,7 @@ void cpupeek_helper_init_csd(call_single_data_t *csd, smp_call_func_t func,
 /* The masks may be replaced while somebody looks at them. */
 bool cpupeek_helper_is_isolated(u32 cpu)
 {
-	if (cpu >= nr_cpu_ids)
+	if (!cpupeek_helper_are_cpus_isolated() || cpu >= nr_cpu_ids)
 		return false;
 	guard(rcu)();
 	return !housekeeping_test_cpu(cpu, HK_TYPE_DOMAIN) ||

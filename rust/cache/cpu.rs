@@ -80,8 +80,8 @@ pub(super) struct CpuState {
     generation: u64,
     /// When the snapshot was taken, in milliseconds.
     taken_ms: Option<u64>,
-    /// This CPU's TSC then.
-    tsc: u64,
+    /// This CPU's TSC then, or why there is none.
+    tsc: Result<u64>,
     /// From the latest to the earliest.
     samples: [Sample; SAMPLES],
     /// There is no suitable window before the latest sample yet.
@@ -186,7 +186,7 @@ impl CpuState {
             group: None,
             generation: 0,
             taken_ms: None,
-            tsc: 0,
+            tsc: Err(enodata()),
             samples: [Sample::default(); SAMPLES],
             window_missing: true,
             permille: None,
@@ -228,10 +228,7 @@ impl CpuState {
             self.widen(values)?;
         }
         match decode {
-            Decode::Tsc => {
-                self.ops.first().ok_or_else(enodata)?.value()?;
-                Ok(Number::Unsigned(self.tsc))
-            }
+            Decode::Tsc => Ok(Number::Unsigned(self.tsc?)),
             Decode::Residency => Ok(Number::Unsigned(self.permille.ok_or_else(enodata)?)),
             Decode::Frequency => Ok(Number::Unsigned(self.rate.ok_or_else(enodata)?.khz)),
             Decode::FrequencyError => {
@@ -276,9 +273,13 @@ impl CpuState {
         self.taken_ms = Some(now);
         self.generation = self.generation.wrapping_add(1);
         values.engine.stats.add(Counter::Refreshes, 1);
-        if let Some((first, end)) = span {
-            self.tsc = first;
-            self.sample(values, end);
+        match (span, self.ops.first()) {
+            (Some((first, end)), _) => {
+                self.tsc = Ok(first);
+                self.sample(values, end);
+            }
+            (None, Some(op)) => self.tsc = op.value().map(|_| op.tsc),
+            (None, None) => self.tsc = Err(enodata()),
         }
         let mut energy = values.energy.lock();
         for live in &self.live {

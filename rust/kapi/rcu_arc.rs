@@ -14,7 +14,8 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
-            Full, //
+            Full,
+            Relaxed, //
         },
         rcu,
         Arc, //
@@ -47,6 +48,9 @@ impl<T> RcuArc<T> {
 
     /// Calls `f` with what this holds now. `f` must not sleep.
     pub(crate) fn read<R>(&self, f: impl FnOnce(Option<&T>) -> R) -> R {
+        if self.address.load(Relaxed) == 0 {
+            return f(None);
+        }
         let _guard = rcu::read_lock();
         let value = core::ptr::with_exposed_provenance::<T>(self.address.load(Acquire));
         // SAFETY: By the type invariant it is null or valid; `replace()` waits for this read-side

@@ -14,6 +14,7 @@ pub(crate) use allowlist::{
     Refusal, //
 };
 pub(crate) use narrowing::Narrowing;
+use user::OpenUser;
 pub(crate) use user::{
     User,
     Users, //
@@ -105,7 +106,7 @@ pub(crate) struct Access {
     /// The allowlist when the descriptor was opened.
     at_open: Arc<AllowList>,
     /// Whose account the use of other CPUs is on, if on anybody's.
-    user: Option<Arc<User>>,
+    user: Option<OpenUser>,
     narrowing: RcuArc<Narrowing>,
 }
 

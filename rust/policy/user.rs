@@ -6,6 +6,7 @@ use crate::{
     kapi::task,
     logic::policy::Throttle, //
 };
+use core::ops::Deref;
 use kernel::{
     cpu::nr_cpu_ids,
     new_mutex,
@@ -30,8 +31,40 @@ const INTERRUPT_NS: u64 = 2_000;
 /// A user, and for each CPU until when its time that the user has used would last.
 pub(crate) struct User {
     id: u32,
+    /// Descriptors and plans that are open.
+    open: Atomic<u32>,
     until: KVVec<Atomic<u64>>,
     permille: Arc<Atomic<u32>>,
+}
+
+/// Keeps a user known, so that all that he opens is on one account.
+pub(crate) struct OpenUser(Arc<User>);
+
+impl OpenUser {
+    fn new(user: Arc<User>) -> Self {
+        user.open.add(1u32, Relaxed);
+        Self(user)
+    }
+}
+
+impl Clone for OpenUser {
+    fn clone(&self) -> Self {
+        Self::new(self.0.clone())
+    }
+}
+
+impl Deref for OpenUser {
+    type Target = User;
+
+    fn deref(&self) -> &User {
+        &self.0
+    }
+}
+
+impl Drop for OpenUser {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1u32, Relaxed);
+    }
 }
 
 /// The users that there are.
@@ -64,15 +97,17 @@ impl Users {
     }
 
     /// The user that the current task is.
-    pub(super) fn current(&self) -> Result<Arc<User>> {
+    pub(super) fn current(&self) -> Result<OpenUser> {
         let id = task::user();
         let now = task::now_ns();
         let mut known = self.known.lock();
-        // Those who are in nobody's debt need not be remembered. Who still has a descriptor open
-        // keeps an account of his own, and gets another one for the next; no more than two.
-        known.retain(|user| user.id == id || user.until.iter().any(|t| t.load(Relaxed) > now));
+        // Those who have nothing open and nothing to wait for need not be remembered.
+        known.retain(|user| {
+            let waits = || user.until.iter().any(|until| until.load(Relaxed) > now);
+            user.open.load(Relaxed) != 0 || waits()
+        });
         if let Some(user) = known.iter().find(|user| user.id == id) {
-            return Ok(user.clone());
+            return Ok(OpenUser::new(user.clone()));
         }
         let mut until = KVVec::with_capacity(nr_cpu_ids() as usize, GFP_KERNEL_ACCOUNT)?;
         for _ in 0..nr_cpu_ids() {
@@ -80,12 +115,13 @@ impl Users {
         }
         let user = User {
             id,
+            open: Atomic::new(0),
             until,
             permille: self.permille.clone(),
         };
         let user = Arc::new(user, GFP_KERNEL_ACCOUNT)?;
         known.push(user.clone(), GFP_KERNEL_ACCOUNT)?;
-        Ok(user)
+        Ok(OpenUser::new(user))
     }
 }
 
