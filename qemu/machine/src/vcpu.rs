@@ -29,7 +29,14 @@ struct State {
     cpu: Cpu,
     selected: Option<(u32, u32)>,
     unknown: Counts,
-    frozen: Option<Duration>,
+    burst: Burst,
+}
+
+/// Registers that are read at one instant.
+#[derive(Default)]
+struct Burst {
+    at: Duration,
+    read: Vec<u32>,
 }
 
 /// What became of an exit.
@@ -123,7 +130,7 @@ impl Machine {
             wait(delay);
             state = self.state(id)?;
         }
-        let now = state.instant(self.start.elapsed(), self.burst);
+        let now = state.burst.instant(index, self.start.elapsed(), self.burst);
         let register = state.cpu.registers.get_mut(&index)?;
         Some(register.value(now))
     }
@@ -144,7 +151,7 @@ impl Machine {
                 };
                 let now = self.start.elapsed();
                 self.for_each(cpu, |state| {
-                    state.frozen = None;
+                    state.burst = Burst::default();
                     let found = state.cpu.registers.get_mut(&register);
                     found.map(|register| change.apply(register, now))
                 });
@@ -202,17 +209,19 @@ impl State {
         }
         !filtered
     }
+}
 
-    /// The instant at which a counter is read. An exit takes far longer than the instruction does on hardware; within a
-    /// burst time stands still, so that registers read together belong together.
-    fn instant(&mut self, now: Duration, burst: Duration) -> Duration {
-        match self.frozen {
-            Some(then) if now.saturating_sub(then) < burst => then,
-            _ => {
-                self.frozen = Some(now);
-                now
-            }
+impl Burst {
+    /// The instant at which the register `index` is read. An exit takes far longer than the instruction does on hardware;
+    /// for `length` time stands still, so that registers read together belong together. One that is read again begins a
+    /// new burst: a counter that stood still between two reads would be broken hardware.
+    fn instant(&mut self, index: u32, now: Duration, length: Duration) -> Duration {
+        if now.saturating_sub(self.at) >= length || self.read.contains(&index) {
+            self.at = now;
+            self.read.clear();
         }
+        self.read.push(index);
+        self.at
     }
 }
 
@@ -306,11 +315,12 @@ mod tests {
 
     #[test]
     fn a_burst_is_one_instant() {
-        let mut state = State::default();
+        let mut burst = Burst::default();
         let us = Duration::from_micros;
-        assert_eq!(state.instant(us(10), us(5)), us(10));
-        assert_eq!(state.instant(us(14), us(5)), us(10));
-        assert_eq!(state.instant(us(15), us(5)), us(15));
-        assert_eq!(state.instant(us(16), us(0)), us(16));
+        assert_eq!(burst.instant(1, us(10), us(5)), us(10));
+        assert_eq!(burst.instant(2, us(14), us(5)), us(10));
+        assert_eq!(burst.instant(3, us(15), us(5)), us(15));
+        assert_eq!(burst.instant(3, us(16), us(5)), us(16), "read again");
+        assert_eq!(burst.instant(4, us(17), us(0)), us(17));
     }
 }

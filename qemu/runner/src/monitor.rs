@@ -183,6 +183,9 @@ impl Monitor {
             return self.vanished(how);
         }
         match end {
+            End::TimeLimit(limit) if self.stage == Stage::Outer => {
+                self.vanished(format!("the outer guest hung for {} s", limit.as_secs()))
+            }
             End::TimeLimit(limit) if self.stage == Stage::Silent => Outcome::Silent(limit),
             End::TimeLimit(limit) => Outcome::Hung {
                 stage: self.stage,
@@ -377,11 +380,7 @@ mod tests {
         m.hear_outer_console(b"[ 1.0] hello\n");
         assert!(matches!(
             outcome(m, End::TimeLimit(LIMIT)),
-            Outcome::Hung {
-                stage: Stage::Outer,
-                last_line: Some(_),
-                ..
-            }
+            Outcome::DiedEarly(how) if how.contains("hung for 60 s") && how.contains("hello")
         ));
         let mut m = nested();
         m.hear_outer_control(b"inner\nlog qemu: KVM internal error\nended 134\n");

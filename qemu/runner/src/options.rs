@@ -179,7 +179,7 @@ pub fn default_limit(options: &Options, nested: bool) -> Duration {
     } else {
         1
     };
-    let accel = if nested || options.icount { 2 } else { 1 };
+    let accel = if nested || options.icount { 3 } else { 1 };
     Duration::from_secs(u64::from(120 + 4 * options.cpus()) * kernel * accel)
 }
 

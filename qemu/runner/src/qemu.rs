@@ -150,13 +150,17 @@ pub fn memory(options: &Options) -> u32 {
 }
 
 /// The kernel command line of the guest under test.
-pub fn append(options: &Options) -> String {
+pub fn append(lane: Lane, options: &Options) -> String {
     let mut words = vec![
         "console=ttyS0,115200 earlyprintk=ttyS0,115200 printk.time=1 loglevel=7",
         "panic=-1 oops=panic rdinit=/init",
     ];
     if options.flavour == Flavour::Debug {
         words.push("panic_on_warn=1");
+    }
+    if lane == Lane::Nested {
+        // Two schedulers below this kernel may keep a CPU waiting for longer than it has patience.
+        words.push("watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=100");
     }
     if !options.append.is_empty() {
         words.push(&options.append);

@@ -203,7 +203,7 @@ impl Run<'_> {
         nonce: &str,
         events: Events<'_>,
     ) -> Result<(Outcome, Vec<Complaint>)> {
-        let append = qemu::append(self.options);
+        let append = qemu::append(self.lane, self.options);
         let guest = self.guest((self.image(), initramfs), &append);
         let (channels, arguments) = connect(&guest)?;
         let mut command = self.host.in_root();
@@ -243,7 +243,7 @@ impl Run<'_> {
     /// The outer guest's kernel and initramfs.
     fn outer(&self, inner_initramfs: &Path, large: &mut Vec<PathBuf>) -> Result<Outer> {
         let kernel = self.host.kernel(Flavour::Stock)?;
-        let append = qemu::append(self.options);
+        let append = qemu::append(self.lane, self.options);
         let guest = self.guest(
             (Path::new("/inner/image"), Path::new("/inner/initramfs")),
             &append,
@@ -301,7 +301,7 @@ impl Run<'_> {
         ports.extend_from_slice(qemu::PORTS);
         let guest = qemu::Guest {
             accel: qemu::OUTER_ACCEL,
-            cpus: self.options.cpus().clamp(2, 4),
+            cpus: outer_cpus(self.options.cpus()),
             memory: qemu::memory(self.options) + qemu::OUTER_MEMORY,
             image: &outer.image,
             initramfs: &outer.initramfs,
@@ -351,6 +351,12 @@ struct Outer {
 
 fn streams<'a>(guest: &qemu::Guest<'a>) -> impl Iterator<Item = Source> + use<'a> {
     std::iter::once(guest.console).chain(guest.ports.iter().copied())
+}
+
+/// More than this host has would only wait for each other, and one boots far more slowly than two.
+fn outer_cpus(inner: u32) -> u32 {
+    let here = std::thread::available_parallelism().map_or(2, |n| n.get() as u32);
+    here.min(inner).max(2)
 }
 
 /// Makes the streams of a guest that runs on this host.
