@@ -68,6 +68,7 @@ const NR_PREPARE: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_PREPARE);
 const NR_SET_ALLOW: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_SET_ALLOW);
 const NR_GET_ALLOW: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_GET_ALLOW);
 const NR_NARROW: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_NARROW);
+const NR_REFUSALS: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_REFUSALS);
 const NR_RUN: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_RUN);
 
 /// What descriptors and attributes of the device share.
@@ -185,6 +186,7 @@ impl Descriptor for DeviceFile {
             NR_SET_ALLOW => self.set_allow(arg, size),
             NR_GET_ALLOW => self.get_allow(arg, size),
             NR_NARROW => self.narrow(arg, size),
+            NR_REFUSALS => self.refusals(arg, size),
             _ => Err(ENOTTY),
         }
     }
@@ -297,6 +299,32 @@ impl DeviceFile {
         header.bad_range = uapi::CPUPEEK_CONST_NO_RANGE;
         header.generation = list.generation();
         UserSlice::new(arg, size_of::<uapi::Allow>())
+            .writer()
+            .write(&header)
+    }
+
+    fn refusals(&self, arg: UserPtr, size: usize) -> Result {
+        let mut header: uapi::Refusals =
+            fetch_sized(arg, size, |header: &uapi::Refusals| header.size)?;
+        if header.flags != 0 || header.reserved != 0 {
+            return Err(EINVAL);
+        }
+        self.access.may_set_policy()?;
+        let refusals = self.access.refusals();
+        let mut place = UserPtr::from_addr(header.entries as usize);
+        let mut count = 0u32;
+        for refusal in refusals.entries() {
+            if count < header.nr_entries {
+                UserSlice::new(place, size_of::<uapi::Refusal>())
+                    .writer()
+                    .write(&refusal)?;
+                place = place.wrapping_byte_add(size_of::<uapi::Refusal>());
+            }
+            count = count.wrapping_add(1);
+        }
+        header.nr_entries = count;
+        header.others = refusals.others();
+        UserSlice::new(arg, size_of::<uapi::Refusals>())
             .writer()
             .write(&header)
     }

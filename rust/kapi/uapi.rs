@@ -32,6 +32,8 @@ pub(crate) use {
     cpupeek_op as Op,
     cpupeek_prepare as Prepare,
     cpupeek_range as Range,
+    cpupeek_refusal as Refusal,
+    cpupeek_refusals as Refusals,
     cpupeek_result as OpResult,
     cpupeek_run as Run,
     cpupeek_tsc_pair as TscPair, //
@@ -56,6 +58,8 @@ plain_bytes!(Prepare, 4 * 4 + 8 + 2 * 4);
 plain_bytes!(OpResult, 2 * 4 + 8 + 16);
 plain_bytes!(Run, 4 * 4 + 2 * 8);
 plain_bytes!(Range, 4 * 4);
+plain_bytes!(Refusal, 2 * 4 + 8);
+plain_bytes!(Refusals, 4 * 4 + 2 * 8);
 plain_bytes!(Allow, 4 * 4 + 2 * 8);
 plain_bytes!(Narrow, 4 * 4 + 2 * 8);
 

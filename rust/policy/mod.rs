@@ -7,6 +7,7 @@
 
 mod allowlist;
 mod narrowing;
+mod refusals;
 mod user;
 
 pub(crate) use allowlist::{
@@ -14,6 +15,7 @@ pub(crate) use allowlist::{
     Refusal, //
 };
 pub(crate) use narrowing::Narrowing;
+use refusals::Refusals;
 use user::OpenUser;
 pub(crate) use user::{
     User,
@@ -51,6 +53,7 @@ use kernel::{
 #[pin_data]
 pub(crate) struct Policy {
     allowed: RcuArc<AllowList>,
+    refusals: Refusals,
     /// Held while the list is replaced.
     #[pin]
     replacing: Mutex<()>,
@@ -66,6 +69,7 @@ impl Policy {
         Arc::pin_init(
             try_pin_init!(Self {
                 allowed: RcuArc::new(Some(list)),
+                refusals: Refusals::new()?,
                 replacing <- new_mutex!((), "cpupeek_allow"),
                 users <- Users::new(unprivileged_permille)?,
             }? Error),
@@ -173,6 +177,11 @@ impl Access {
         self.policy.allowed()
     }
 
+    /// Which registers were refused.
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.policy.refusals
+    }
+
     /// Takes rights away.
     pub(crate) fn narrow(&self, to: Narrowing) -> Result {
         let _replacing = self.policy.replacing.lock();
@@ -212,6 +221,9 @@ impl Access {
                 .narrowing
                 .read(|narrowing| narrowing.is_some_and(|n| !n.allows(is_msr, op.reg)));
         if refused {
+            if is_msr {
+                self.policy.refusals.count(op.reg);
+            }
             return Err(EACCES);
         }
         if op.cpu != CPU_SELF && op.cpu >= nr_cpu_ids() {

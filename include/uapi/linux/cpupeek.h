@@ -111,7 +111,7 @@ struct cpupeek_op {
 #define CPUPEEK_FEATURE_BATCH	(1ULL << 1)
 /* CPUPEEK_IOC_PREPARE and CPUPEEK_IOC_RUN */
 #define CPUPEEK_FEATURE_PLAN	(1ULL << 2)
-/* CPUPEEK_IOC_SET_ALLOW, CPUPEEK_IOC_GET_ALLOW and CPUPEEK_IOC_NARROW */
+/* CPUPEEK_IOC_SET_ALLOW, _GET_ALLOW, _NARROW and _REFUSALS */
 #define CPUPEEK_FEATURE_POLICY	(1ULL << 3)
 
 /**
@@ -368,6 +368,40 @@ struct cpupeek_narrow {
 	__aligned_u64 cpus;
 };
 
+/**
+ * struct cpupeek_refusal - how often an MSR was refused
+ * @reg: number of the MSR
+ * @reserved: 0
+ * @count: refusals since the module was loaded
+ */
+struct cpupeek_refusal {
+	__u32 reg;
+	__u32 reserved;
+	__aligned_u64 count;
+};
+
+/**
+ * struct cpupeek_refusals - which MSRs were refused
+ * @size: in: size of this structure as the caller knows it
+ * @flags: must be 0
+ * @nr_entries: in: room at @entries; out: number of MSRs that are counted
+ * @reserved: must be 0
+ * @entries: in: address of an array of &struct cpupeek_refusal, which is filled
+ *	as far as there is room, in no particular order
+ * @others: out: refusals of MSRs that the module has no room to count alone
+ *
+ * Needs a descriptor that was opened with CAP_SYS_RAWIO and was not narrowed,
+ * else EPERM.
+ */
+struct cpupeek_refusals {
+	__u32 size;
+	__u32 flags;
+	__u32 nr_entries;
+	__u32 reserved;
+	__aligned_u64 entries;
+	__aligned_u64 others;
+};
+
 /* On a descriptor of CPUPEEK_DEVICE. */
 #define CPUPEEK_IOC_INFO	_IOR(CPUPEEK_IOC_TYPE, 0x00, struct cpupeek_info)
 #define CPUPEEK_IOC_READ	_IOWR(CPUPEEK_IOC_TYPE, 0x01, struct cpupeek_op)
@@ -376,8 +410,9 @@ struct cpupeek_narrow {
 #define CPUPEEK_IOC_SET_ALLOW	_IOWR(CPUPEEK_IOC_TYPE, 0x05, struct cpupeek_allow)
 #define CPUPEEK_IOC_GET_ALLOW	_IOWR(CPUPEEK_IOC_TYPE, 0x06, struct cpupeek_allow)
 #define CPUPEEK_IOC_NARROW	_IOW(CPUPEEK_IOC_TYPE, 0x07, struct cpupeek_narrow)
+#define CPUPEEK_IOC_REFUSALS	_IOWR(CPUPEEK_IOC_TYPE, 0x08, struct cpupeek_refusals)
 /* On a descriptor of a plan. */
 #define CPUPEEK_IOC_RUN		_IOW(CPUPEEK_IOC_TYPE, 0x04, struct cpupeek_run)
-/* Numbers 0x08 to 0x1F of this type are cpupeek's too. */
+/* Numbers 0x09 to 0x1F of this type are cpupeek's too. */
 
 #endif /* _UAPI_LINUX_CPUPEEK_H */
