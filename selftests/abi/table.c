@@ -100,6 +100,31 @@ static void plan(void)
 	FIELD(cpupeek_run, tsc);
 }
 
+static void policy(void)
+{
+	STRUCT(cpupeek_range);
+	FIELD(cpupeek_range, lo);
+	FIELD(cpupeek_range, hi);
+	FIELD(cpupeek_range, flags);
+	FIELD(cpupeek_range, reserved);
+
+	STRUCT(cpupeek_allow);
+	FIELD(cpupeek_allow, size);
+	FIELD(cpupeek_allow, flags);
+	FIELD(cpupeek_allow, nr_ranges);
+	FIELD(cpupeek_allow, bad_range);
+	FIELD(cpupeek_allow, ranges);
+	FIELD(cpupeek_allow, generation);
+
+	STRUCT(cpupeek_narrow);
+	FIELD(cpupeek_narrow, size);
+	FIELD(cpupeek_narrow, flags);
+	FIELD(cpupeek_narrow, nr_ranges);
+	FIELD(cpupeek_narrow, cpus_size);
+	FIELD(cpupeek_narrow, ranges);
+	FIELD(cpupeek_narrow, cpus);
+}
+
 static void constants(void)
 {
 	printf("CPUPEEK_DEVICE %s\n", CPUPEEK_DEVICE);
@@ -123,6 +148,15 @@ static void constants(void)
 	CONSTANT(CPUPEEK_RUN_SPIN);
 	CONSTANT(CPUPEEK_RUN_TSC_PAIR);
 	CONSTANT(CPUPEEK_RUN_MAPPED);
+	CONSTANT(CPUPEEK_IOC_SET_ALLOW);
+	CONSTANT(CPUPEEK_IOC_GET_ALLOW);
+	CONSTANT(CPUPEEK_IOC_NARROW);
+	CONSTANT(CPUPEEK_FEATURE_POLICY);
+	CONSTANT(CPUPEEK_RANGE_UNSAFE);
+	CONSTANT(CPUPEEK_NO_RANGE);
+	CONSTANT(CPUPEEK_NARROW_MSRS);
+	CONSTANT(CPUPEEK_NARROW_CPUS);
+	CONSTANT(CPUPEEK_NARROW_NO_CPUID);
 }
 
 int main(void)
@@ -131,6 +165,7 @@ int main(void)
 	info();
 	batch();
 	plan();
+	policy();
 	constants();
 	return 0;
 }

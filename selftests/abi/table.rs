@@ -63,6 +63,11 @@ fn main() {
         edx in __bindgen_anon_1.__bindgen_anon_1);
     structure!(cpupeek_run:
         size, flags, timeout_ms, nr_results, results, tsc);
+    structure!(cpupeek_range: lo, hi, flags, reserved);
+    structure!(cpupeek_allow:
+        size, flags, nr_ranges, bad_range, ranges, generation);
+    structure!(cpupeek_narrow:
+        size, flags, nr_ranges, cpus_size, ranges, cpus);
 
     println!("CPUPEEK_DEVICE {}", CPUPEEK_DEVICE.to_string_lossy());
     constants!(
@@ -85,6 +90,15 @@ fn main() {
         CPUPEEK_RUN_SLEEP,
         CPUPEEK_RUN_SPIN,
         CPUPEEK_RUN_TSC_PAIR,
-        CPUPEEK_RUN_MAPPED
+        CPUPEEK_RUN_MAPPED,
+        CPUPEEK_IOC_SET_ALLOW = CPUPEEK_CONST_IOC_SET_ALLOW,
+        CPUPEEK_IOC_GET_ALLOW = CPUPEEK_CONST_IOC_GET_ALLOW,
+        CPUPEEK_IOC_NARROW = CPUPEEK_CONST_IOC_NARROW,
+        CPUPEEK_FEATURE_POLICY,
+        CPUPEEK_RANGE_UNSAFE,
+        CPUPEEK_NO_RANGE = CPUPEEK_CONST_NO_RANGE,
+        CPUPEEK_NARROW_MSRS,
+        CPUPEEK_NARROW_CPUS,
+        CPUPEEK_NARROW_NO_CPUID
     );
 }

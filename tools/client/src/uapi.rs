@@ -10,6 +10,7 @@ pub const CPUPEEK_OP_DISTURB: u32 = 1;
 pub const CPUPEEK_FEATURE_READ: u32 = 1;
 pub const CPUPEEK_FEATURE_BATCH: u32 = 2;
 pub const CPUPEEK_FEATURE_PLAN: u32 = 4;
+pub const CPUPEEK_FEATURE_POLICY: u32 = 8;
 pub const CPUPEEK_BATCH_SLEEP: u32 = 1;
 pub const CPUPEEK_BATCH_SPIN: u32 = 2;
 pub const CPUPEEK_BATCH_TSC_PAIR: u32 = 4;
@@ -17,6 +18,10 @@ pub const CPUPEEK_RUN_SLEEP: u32 = 1;
 pub const CPUPEEK_RUN_SPIN: u32 = 2;
 pub const CPUPEEK_RUN_TSC_PAIR: u32 = 4;
 pub const CPUPEEK_RUN_MAPPED: u32 = 8;
+pub const CPUPEEK_RANGE_UNSAFE: u32 = 1;
+pub const CPUPEEK_NARROW_MSRS: u32 = 1;
+pub const CPUPEEK_NARROW_CPUS: u32 = 2;
+pub const CPUPEEK_NARROW_NO_CPUID: u32 = 4;
 pub type __u16 = ::core::ffi::c_ushort;
 pub type __s32 = ::core::ffi::c_int;
 pub type __u32 = ::core::ffi::c_uint;
@@ -319,9 +324,87 @@ const _: () = {
         [::core::mem::offset_of!(cpupeek_run, results) - 16usize];
     ["Offset of field: cpupeek_run::tsc"][::core::mem::offset_of!(cpupeek_run, tsc) - 24usize];
 };
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct cpupeek_range {
+    pub lo: __u32,
+    pub hi: __u32,
+    pub flags: __u32,
+    pub reserved: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cpupeek_range"][::core::mem::size_of::<cpupeek_range>() - 16usize];
+    ["Alignment of cpupeek_range"][::core::mem::align_of::<cpupeek_range>() - 4usize];
+    ["Offset of field: cpupeek_range::lo"][::core::mem::offset_of!(cpupeek_range, lo) - 0usize];
+    ["Offset of field: cpupeek_range::hi"][::core::mem::offset_of!(cpupeek_range, hi) - 4usize];
+    ["Offset of field: cpupeek_range::flags"]
+        [::core::mem::offset_of!(cpupeek_range, flags) - 8usize];
+    ["Offset of field: cpupeek_range::reserved"]
+        [::core::mem::offset_of!(cpupeek_range, reserved) - 12usize];
+};
+#[repr(C)]
+#[repr(align(8))]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct cpupeek_allow {
+    pub size: __u32,
+    pub flags: __u32,
+    pub nr_ranges: __u32,
+    pub bad_range: __u32,
+    pub ranges: __u64,
+    pub generation: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cpupeek_allow"][::core::mem::size_of::<cpupeek_allow>() - 32usize];
+    ["Alignment of cpupeek_allow"][::core::mem::align_of::<cpupeek_allow>() - 8usize];
+    ["Offset of field: cpupeek_allow::size"][::core::mem::offset_of!(cpupeek_allow, size) - 0usize];
+    ["Offset of field: cpupeek_allow::flags"]
+        [::core::mem::offset_of!(cpupeek_allow, flags) - 4usize];
+    ["Offset of field: cpupeek_allow::nr_ranges"]
+        [::core::mem::offset_of!(cpupeek_allow, nr_ranges) - 8usize];
+    ["Offset of field: cpupeek_allow::bad_range"]
+        [::core::mem::offset_of!(cpupeek_allow, bad_range) - 12usize];
+    ["Offset of field: cpupeek_allow::ranges"]
+        [::core::mem::offset_of!(cpupeek_allow, ranges) - 16usize];
+    ["Offset of field: cpupeek_allow::generation"]
+        [::core::mem::offset_of!(cpupeek_allow, generation) - 24usize];
+};
+#[repr(C)]
+#[repr(align(8))]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct cpupeek_narrow {
+    pub size: __u32,
+    pub flags: __u32,
+    pub nr_ranges: __u32,
+    pub cpus_size: __u32,
+    pub ranges: __u64,
+    pub cpus: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cpupeek_narrow"][::core::mem::size_of::<cpupeek_narrow>() - 32usize];
+    ["Alignment of cpupeek_narrow"][::core::mem::align_of::<cpupeek_narrow>() - 8usize];
+    ["Offset of field: cpupeek_narrow::size"]
+        [::core::mem::offset_of!(cpupeek_narrow, size) - 0usize];
+    ["Offset of field: cpupeek_narrow::flags"]
+        [::core::mem::offset_of!(cpupeek_narrow, flags) - 4usize];
+    ["Offset of field: cpupeek_narrow::nr_ranges"]
+        [::core::mem::offset_of!(cpupeek_narrow, nr_ranges) - 8usize];
+    ["Offset of field: cpupeek_narrow::cpus_size"]
+        [::core::mem::offset_of!(cpupeek_narrow, cpus_size) - 12usize];
+    ["Offset of field: cpupeek_narrow::ranges"]
+        [::core::mem::offset_of!(cpupeek_narrow, ranges) - 16usize];
+    ["Offset of field: cpupeek_narrow::cpus"]
+        [::core::mem::offset_of!(cpupeek_narrow, cpus) - 24usize];
+};
 pub const CPUPEEK_CONST_CPU_SELF: __u32 = 4294967295;
+pub const CPUPEEK_CONST_NO_RANGE: __u32 = 4294967295;
 pub const CPUPEEK_CONST_IOC_INFO: __u32 = 2150158336;
 pub const CPUPEEK_CONST_IOC_READ: __u32 = 3224424449;
 pub const CPUPEEK_CONST_IOC_BATCH: __u32 = 1076416514;
 pub const CPUPEEK_CONST_IOC_PREPARE: __u32 = 3223375875;
+pub const CPUPEEK_CONST_IOC_SET_ALLOW: __u32 = 3223375877;
+pub const CPUPEEK_CONST_IOC_GET_ALLOW: __u32 = 3223375878;
+pub const CPUPEEK_CONST_IOC_NARROW: __u32 = 1075892231;
 pub const CPUPEEK_CONST_IOC_RUN: __u32 = 1075892228;
