@@ -123,6 +123,19 @@ static void policy(void)
 	FIELD(cpupeek_narrow, cpus_size);
 	FIELD(cpupeek_narrow, ranges);
 	FIELD(cpupeek_narrow, cpus);
+
+	STRUCT(cpupeek_refusal);
+	FIELD(cpupeek_refusal, reg);
+	FIELD(cpupeek_refusal, reserved);
+	FIELD(cpupeek_refusal, count);
+
+	STRUCT(cpupeek_refusals);
+	FIELD(cpupeek_refusals, size);
+	FIELD(cpupeek_refusals, flags);
+	FIELD(cpupeek_refusals, nr_entries);
+	FIELD(cpupeek_refusals, reserved);
+	FIELD(cpupeek_refusals, entries);
+	FIELD(cpupeek_refusals, others);
 }
 
 static void constants(void)
@@ -157,6 +170,7 @@ static void constants(void)
 	CONSTANT(CPUPEEK_NARROW_MSRS);
 	CONSTANT(CPUPEEK_NARROW_CPUS);
 	CONSTANT(CPUPEEK_NARROW_NO_CPUID);
+	CONSTANT(CPUPEEK_IOC_REFUSALS);
 }
 
 int main(void)

@@ -68,6 +68,9 @@ fn main() {
         size, flags, nr_ranges, bad_range, ranges, generation);
     structure!(cpupeek_narrow:
         size, flags, nr_ranges, cpus_size, ranges, cpus);
+    structure!(cpupeek_refusal: reg, reserved, count);
+    structure!(cpupeek_refusals:
+        size, flags, nr_entries, reserved, entries, others);
 
     println!("CPUPEEK_DEVICE {}", CPUPEEK_DEVICE.to_string_lossy());
     constants!(
@@ -99,6 +102,7 @@ fn main() {
         CPUPEEK_NO_RANGE = CPUPEEK_CONST_NO_RANGE,
         CPUPEEK_NARROW_MSRS,
         CPUPEEK_NARROW_CPUS,
-        CPUPEEK_NARROW_NO_CPUID
+        CPUPEEK_NARROW_NO_CPUID,
+        CPUPEEK_IOC_REFUSALS = CPUPEEK_CONST_IOC_REFUSALS
     );
 }

@@ -398,6 +398,53 @@ const _: () = {
     ["Offset of field: cpupeek_narrow::cpus"]
         [::core::mem::offset_of!(cpupeek_narrow, cpus) - 24usize];
 };
+#[repr(C)]
+#[repr(align(8))]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct cpupeek_refusal {
+    pub reg: __u32,
+    pub reserved: __u32,
+    pub count: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cpupeek_refusal"][::core::mem::size_of::<cpupeek_refusal>() - 16usize];
+    ["Alignment of cpupeek_refusal"][::core::mem::align_of::<cpupeek_refusal>() - 8usize];
+    ["Offset of field: cpupeek_refusal::reg"]
+        [::core::mem::offset_of!(cpupeek_refusal, reg) - 0usize];
+    ["Offset of field: cpupeek_refusal::reserved"]
+        [::core::mem::offset_of!(cpupeek_refusal, reserved) - 4usize];
+    ["Offset of field: cpupeek_refusal::count"]
+        [::core::mem::offset_of!(cpupeek_refusal, count) - 8usize];
+};
+#[repr(C)]
+#[repr(align(8))]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct cpupeek_refusals {
+    pub size: __u32,
+    pub flags: __u32,
+    pub nr_entries: __u32,
+    pub reserved: __u32,
+    pub entries: __u64,
+    pub others: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cpupeek_refusals"][::core::mem::size_of::<cpupeek_refusals>() - 32usize];
+    ["Alignment of cpupeek_refusals"][::core::mem::align_of::<cpupeek_refusals>() - 8usize];
+    ["Offset of field: cpupeek_refusals::size"]
+        [::core::mem::offset_of!(cpupeek_refusals, size) - 0usize];
+    ["Offset of field: cpupeek_refusals::flags"]
+        [::core::mem::offset_of!(cpupeek_refusals, flags) - 4usize];
+    ["Offset of field: cpupeek_refusals::nr_entries"]
+        [::core::mem::offset_of!(cpupeek_refusals, nr_entries) - 8usize];
+    ["Offset of field: cpupeek_refusals::reserved"]
+        [::core::mem::offset_of!(cpupeek_refusals, reserved) - 12usize];
+    ["Offset of field: cpupeek_refusals::entries"]
+        [::core::mem::offset_of!(cpupeek_refusals, entries) - 16usize];
+    ["Offset of field: cpupeek_refusals::others"]
+        [::core::mem::offset_of!(cpupeek_refusals, others) - 24usize];
+};
 pub const CPUPEEK_CONST_CPU_SELF: __u32 = 4294967295;
 pub const CPUPEEK_CONST_NO_RANGE: __u32 = 4294967295;
 pub const CPUPEEK_CONST_IOC_INFO: __u32 = 2150158336;
@@ -407,4 +454,5 @@ pub const CPUPEEK_CONST_IOC_PREPARE: __u32 = 3223375875;
 pub const CPUPEEK_CONST_IOC_SET_ALLOW: __u32 = 3223375877;
 pub const CPUPEEK_CONST_IOC_GET_ALLOW: __u32 = 3223375878;
 pub const CPUPEEK_CONST_IOC_NARROW: __u32 = 1075892231;
+pub const CPUPEEK_CONST_IOC_REFUSALS: __u32 = 3223375880;
 pub const CPUPEEK_CONST_IOC_RUN: __u32 = 1075892228;
