@@ -35,7 +35,7 @@ ifdef KDIR
 override KDIR := $(abspath $(KDIR))
 kdir_out = $(CURDIR)/build/$(kdir_release)/module
 kdir_make = $(MAKE) -C $(KDIR) M=$(CURDIR) MO=$(kdir_out)
-kdir_release = $(shell cat $(KDIR)/include/config/kernel.release)
+kdir_release = $(shell cat $(KDIR)/include/config/kernel.release 2>/dev/null)
 
 module:
 	@scripts/check-kdir $(KDIR) >/dev/null
