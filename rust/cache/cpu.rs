@@ -40,6 +40,7 @@ use crate::{
             Rate,
             Sample, //
         },
+        freshness::Freshness,
     },
     stats::Counter, //
 };
@@ -77,9 +78,7 @@ pub(super) struct CpuState {
     has_perf: bool,
     /// Memory for the next refresh.
     group: Option<Group>,
-    generation: u64,
-    /// When the snapshot was taken, in milliseconds.
-    taken_ms: Option<u64>,
+    snapshot: Freshness,
     /// This CPU's TSC then, or why there is none.
     tsc: Result<u64>,
     /// From the latest to the earliest.
@@ -184,8 +183,7 @@ impl CpuState {
             ops,
             has_perf,
             group: None,
-            generation: 0,
-            taken_ms: None,
+            snapshot: Freshness::new(),
             tsc: Err(enodata()),
             samples: [Sample::default(); SAMPLES],
             window_missing: true,
@@ -201,12 +199,12 @@ impl CpuState {
 
     /// Milliseconds since the snapshot, if there is one.
     pub(super) fn age_ms(&self) -> Option<u64> {
-        Some(task::now_ms().saturating_sub(self.taken_ms?))
+        self.snapshot.age_ms(task::now_ms())
     }
 
     /// The snapshot's number, from 1 on; 0 if there is none.
     pub(super) fn generation(&self) -> u64 {
-        self.generation
+        self.snapshot.generation()
     }
 
     /// How soon a value has to be counted along, if it is one that has to.
@@ -247,12 +245,14 @@ impl CpuState {
 
     /// Takes a snapshot if the last one is too old.
     fn freshen(&mut self, values: &Values) -> Result {
-        match self.age_ms() {
-            Some(age) if age < values.max_age_ms() => Ok(()),
-            // An old value of an isolated CPU is better than an interrupt.
-            Some(_) if !values.may_refresh(self.cpu) => Ok(()),
-            _ => self.refresh(values),
+        if !self.snapshot.is_stale(task::now_ms(), values.max_age_ms()) {
+            return Ok(());
         }
+        // An old value of an isolated CPU is better than an interrupt.
+        if self.snapshot.is_there() && !values.may_refresh(self.cpu) {
+            return Ok(());
+        }
+        self.refresh(values)
     }
 
     /// Takes a snapshot. That the CPU did not answer is one too. [`ENODATA`] if the CPU is isolated.
@@ -270,8 +270,7 @@ impl CpuState {
             },
         )?;
         let now = task::now_ms();
-        self.taken_ms = Some(now);
-        self.generation = self.generation.wrapping_add(1);
+        self.snapshot.renew(now);
         values.engine.stats.add(Counter::Refreshes, 1);
         match (span, self.ops.first()) {
             (Some((first, end)), _) => {

@@ -6,6 +6,7 @@ pub mod budget;
 pub mod catalogue;
 pub mod energy;
 pub mod frequency;
+pub mod freshness;
 pub mod in_flight;
 pub mod plan;
 pub mod policy;
