@@ -54,6 +54,11 @@ impl Info {
         self.features & uapi::CPUPEEK_FEATURE_PLAN as u64 != 0
     }
 
+    /// Whether the module has an allowlist, and descriptors can be narrowed.
+    pub const fn has_policy(&self) -> bool {
+        self.features & uapi::CPUPEEK_FEATURE_POLICY as u64 != 0
+    }
+
     /// Nothing if the module does not even know the first version's fields or
     /// cannot read, which no version of it cannot.
     fn from_raw(raw: &uapi::cpupeek_info) -> Option<Self> {
@@ -235,6 +240,10 @@ impl Device {
         let fd = ioctl::prepare(&self.file, ops)
             .map_err(|errno| DeviceError::from_command("PREPARE", errno))?;
         Ok(Plan::new(fd, ops))
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
     }
 
     fn perform(&self, op: &mut Op) -> Result<(), DeviceError> {

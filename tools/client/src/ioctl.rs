@@ -13,6 +13,10 @@ const INFO: Opcode = uapi::CPUPEEK_CONST_IOC_INFO as Opcode;
 const READ: Opcode = uapi::CPUPEEK_CONST_IOC_READ as Opcode;
 const BATCH: Opcode = uapi::CPUPEEK_CONST_IOC_BATCH as Opcode;
 const PREPARE: Opcode = uapi::CPUPEEK_CONST_IOC_PREPARE as Opcode;
+const SET_ALLOW: Opcode = uapi::CPUPEEK_CONST_IOC_SET_ALLOW as Opcode;
+const GET_ALLOW: Opcode = uapi::CPUPEEK_CONST_IOC_GET_ALLOW as Opcode;
+const NARROW: Opcode = uapi::CPUPEEK_CONST_IOC_NARROW as Opcode;
+const REFUSALS: Opcode = uapi::CPUPEEK_CONST_IOC_REFUSALS as Opcode;
 const RUN: Opcode = uapi::CPUPEEK_CONST_IOC_RUN as Opcode;
 
 pub(crate) fn info(device: &File) -> io::Result<uapi::cpupeek_info> {
@@ -80,4 +84,80 @@ pub(crate) fn run(
     // to `nr_results` structures, which are ours to write for as long as it
     // lasts, and any bits are a value of them.
     unsafe { ioctl(plan, Updater::<RUN, _>::new(&mut header)) }
+}
+
+/// Sets the allowlist. The header says for which range it is refused.
+pub(crate) fn set_allow(
+    device: &File,
+    ranges: &[uapi::cpupeek_range],
+) -> (uapi::cpupeek_allow, io::Result<()>) {
+    let mut header = uapi::cpupeek_allow {
+        size: size_of::<uapi::cpupeek_allow>() as u32,
+        bad_range: uapi::CPUPEEK_CONST_NO_RANGE,
+        ranges: ranges.as_ptr().expose_provenance() as u64,
+        ..Default::default()
+    };
+    let Ok(nr_ranges) = u32::try_from(ranges.len()) else {
+        return (header, Err(io::Errno::TOOBIG));
+    };
+    header.nr_ranges = nr_ranges;
+    // SAFETY: The command is for this type, of whose bytes it overwrites some;
+    // any bits are a value of it. Through `header.ranges` it only reads.
+    let result = unsafe { ioctl(device, Updater::<SET_ALLOW, _>::new(&mut header)) };
+    (header, result)
+}
+
+/// Gets the allowlist, as much of it as there is room for.
+pub(crate) fn get_allow(
+    device: &File,
+    ranges: &mut [uapi::cpupeek_range],
+) -> io::Result<uapi::cpupeek_allow> {
+    let mut header = uapi::cpupeek_allow {
+        size: size_of::<uapi::cpupeek_allow>() as u32,
+        nr_ranges: u32::try_from(ranges.len()).map_err(|_| io::Errno::TOOBIG)?,
+        ranges: ranges.as_mut_ptr().expose_provenance() as u64,
+        ..Default::default()
+    };
+    // SAFETY: The command is for this type. Through `header.ranges` it writes
+    // to `nr_ranges` structures at most, which are ours to write for as long as
+    // it lasts, and any bits are a value of them.
+    unsafe { ioctl(device, Updater::<GET_ALLOW, _>::new(&mut header)) }?;
+    Ok(header)
+}
+
+/// Takes rights away. `header` says which kinds; the rest is filled in here.
+pub(crate) fn narrow(
+    device: &File,
+    mut header: uapi::cpupeek_narrow,
+    ranges: &[uapi::cpupeek_range],
+    cpus: &[u64],
+) -> io::Result<()> {
+    header.size = size_of::<uapi::cpupeek_narrow>() as u32;
+    header.nr_ranges = u32::try_from(ranges.len()).map_err(|_| io::Errno::TOOBIG)?;
+    header.cpus_size = u32::try_from(size_of_val(cpus)).map_err(|_| io::Errno::TOOBIG)?;
+    // What is not given has no address.
+    let address = |there: bool, address: usize| if there { address as u64 } else { 0 };
+    header.ranges = address(!ranges.is_empty(), ranges.as_ptr().expose_provenance());
+    header.cpus = address(!cpus.is_empty(), cpus.as_ptr().expose_provenance());
+    // SAFETY: The command is for this type, and only reads, also through the
+    // addresses in it.
+    unsafe { ioctl(device, Updater::<NARROW, _>::new(&mut header)) }
+}
+
+/// Gets the counts of refusals, as many as there is room for.
+pub(crate) fn refusals(
+    device: &File,
+    entries: &mut [uapi::cpupeek_refusal],
+) -> io::Result<uapi::cpupeek_refusals> {
+    let mut header = uapi::cpupeek_refusals {
+        size: size_of::<uapi::cpupeek_refusals>() as u32,
+        nr_entries: u32::try_from(entries.len()).map_err(|_| io::Errno::TOOBIG)?,
+        entries: entries.as_mut_ptr().expose_provenance() as u64,
+        ..Default::default()
+    };
+    // SAFETY: The command is for this type. Through `header.entries` it writes
+    // to `nr_entries` structures at most, which are ours to write for as long
+    // as it lasts, and any bits are a value of them.
+    unsafe { ioctl(device, Updater::<REFUSALS, _>::new(&mut header)) }?;
+    Ok(header)
 }

@@ -45,11 +45,13 @@
     )
 )]
 
+mod affinity;
 mod device;
 mod error;
 mod ioctl;
 mod op;
 mod plan;
+mod policy;
 
 /// The ABI as it is, generated from `include/uapi/linux/cpupeek.h`.
 #[allow(
@@ -61,7 +63,11 @@ mod plan;
 )]
 pub mod uapi;
 
+pub use affinity::{allowed_cpus, WidenedAffinity};
 pub use device::{BatchOptions, Device, Info, Wait, DEFAULT_PATH};
 pub use error::{DeviceError, Error, OpError};
 pub use op::{Cpu, CpuidRegs, Op, Reading, Register, Value};
 pub use plan::Plan;
+pub use policy::{
+    AllowError, AllowList, AllowedRange, Narrowing, Refusal, Refusals, MAX_ALLOWED_RANGES,
+};
