@@ -26,8 +26,8 @@
 #include <linux/nmi.h>
 #include <linux/percpu.h>
 #include <linux/seq_file.h>
-#include <linux/timekeeping.h>
 #include <linux/uaccess.h>
+#include <asm/tsc.h>
 
 #define LIMIT_MS	10000U
 
@@ -37,7 +37,7 @@ MODULE_PARM_DESC(limit_ms, "Longest stretch with interrupts off, 1 to 10000 ms (
 
 struct hold {
 	struct task_struct *task;
-	u64 hold_ns;
+	cycles_t cycles;
 	unsigned int pause_us;
 	unsigned int cpu;
 	bool once;
@@ -55,14 +55,15 @@ static bool hold_once(struct hold *hold)
 {
 	unsigned long flags;
 	bool right;
-	u64 end;
+	cycles_t start;
 
 	local_irq_save(flags);
 	right = smp_processor_id() == hold->cpu;
 	if (right) {
-		end = ktime_get_mono_fast_ns() + hold->hold_ns;
+		/* Not a clock: the kernel may be changing it, and waiting for us. */
+		start = get_cycles();
 		WRITE_ONCE(hold->holding, true);
-		while (!READ_ONCE(hold->stop) && ktime_get_mono_fast_ns() < end)
+		while (!READ_ONCE(hold->stop) && get_cycles() - start < hold->cycles)
 			cpu_relax();
 		touch_nmi_watchdog();
 		WRITE_ONCE(hold->stretches, hold->stretches + 1);
@@ -105,7 +106,7 @@ static void stop_all(void)
 	}
 }
 
-static int start(unsigned int cpu, u64 hold_ns, unsigned int pause_us, bool once)
+static int start(unsigned int cpu, u64 hold_us, unsigned int pause_us, bool once)
 {
 	struct task_struct *task;
 	struct hold *hold;
@@ -118,7 +119,7 @@ static int start(unsigned int cpu, u64 hold_ns, unsigned int pause_us, bool once
 		return -EBUSY;
 
 	*hold = (struct hold){
-		.hold_ns = min_t(u64, hold_ns, (u64)limit_ms * NSEC_PER_MSEC),
+		.cycles = min(hold_us, limit_ms * 1000ULL) * tsc_khz / 1000,
 		.pause_us = pause_us,
 		.cpu = cpu,
 		.once = once,
@@ -139,7 +140,7 @@ static int command(const char *text)
 	int end = 0;
 
 	if (sscanf(text, "start %u %u %u %n", &cpu, &hold_us, &pause_us, &end) == 3 && !text[end])
-		return start(cpu, (u64)hold_us * NSEC_PER_USEC, pause_us, false);
+		return start(cpu, hold_us, pause_us, false);
 	end = 0;
 	if (sscanf(text, "hold %u %n", &cpu, &end) == 1 && !text[end])
 		return start(cpu, U64_MAX, 0, true);
@@ -196,6 +197,10 @@ static int __init hold_init(void)
 	if (limit_ms < 1 || limit_ms > LIMIT_MS) {
 		pr_err("limit_ms=%u is out of range, use 1 to %u\n", limit_ms, LIMIT_MS);
 		return -EINVAL;
+	}
+	if (!tsc_khz) {
+		pr_err("the rate of the time stamp counter is unknown\n");
+		return -ENODEV;
 	}
 	directory = debugfs_create_dir("cpupeek_hold", NULL);
 	debugfs_create_file("control", 0200, directory, NULL, &control_fops);

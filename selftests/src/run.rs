@@ -12,7 +12,7 @@ use crate::cli::Options;
 use crate::guest::{self, Baseline};
 use crate::hold;
 use crate::sys::{self, Child, Exit};
-use crate::tests::{Env, Test};
+use crate::tests::{Env, Need, Test};
 
 /// How long a test may take besides its soaks. Emulated guests on a busy host are slow.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -107,6 +107,9 @@ fn run_one(test: &Test, env: &Env, baseline: &Baseline, options: &Options) -> Ve
             eprintln!("{panic}");
             sys::exit(1);
         }));
+        if !test.needs.contains(&Need::Hold) {
+            sys::pin(&guest::online()).expect("CPUs that are online");
+        }
         (test.run)(env);
     });
     drop(input);

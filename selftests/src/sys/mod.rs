@@ -291,9 +291,16 @@ pub fn pin(cpus: &[u32]) -> Result<()> {
     Ok(())
 }
 
-pub fn current_cpu() -> u32 {
-    // SAFETY: Has no preconditions.
-    unsafe { libc::sched_getcpu() as u32 }
+/// The CPUs that the calling thread may run on.
+pub fn affinity() -> Vec<u32> {
+    // SAFETY: All zeroes are an empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is what it is said to be.
+    let ret = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &mut set) };
+    assert!(ret == 0, "sched_getaffinity: {:?}", last_error());
+    // SAFETY: The macro's function checks the number against the set's size.
+    let is_set = |&cpu: &u32| unsafe { libc::CPU_ISSET(cpu as usize, &set) };
+    (0..libc::CPU_SETSIZE as u32).filter(is_set).collect()
 }
 
 pub fn geteuid() -> u32 {

@@ -32,19 +32,18 @@ impl Blocked {
     }
 }
 
-/// Runs `test` in a process that has never been on the blocked CPU: then nothing in it, not even
-/// an unmap or its end, has to wait for that CPU to flush its TLB.
+/// Runs `test` as the last CPU is held, which tests with [`super::Need::Hold`] never run on.
 #[track_caller]
 pub fn with_blocked_cpu(test: impl FnOnce(&Blocked)) {
     let mut others = guest::online();
     let cpu = others.pop().expect("a CPU is online");
-    sys::pin(&others).unwrap();
-    let child = sys::fork(|| {
-        let blocked = Blocked { cpu, others };
-        hold::hold(blocked.cpu);
-        test(&blocked);
-    });
-    child.expect_success();
+    assert!(
+        !sys::affinity().contains(&cpu),
+        "the test is kept off CPU {cpu}"
+    );
+    hold::hold(cpu);
+    test(&Blocked { cpu, others });
+    hold::stop();
 }
 
 /// Whether a process sleeps in a command, and may be woken by fatal signals only.
