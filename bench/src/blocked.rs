@@ -198,7 +198,10 @@ fn lags(guest: &Guest, target: &Target, phase: &mut Phase) -> Result<(), String>
     }
     for (case, lags) in ["read", "spin"].iter().zip(&lags) {
         if lags.is_empty() {
-            return Err(format!("nobody has ever waited for a target {}", target.name));
+            return Err(format!(
+                "nobody has ever waited for a target {}",
+                target.name
+            ));
         }
         let what = format!("lag_ns/{case}/{}", target.name);
         print_fact(&guest.env, what, median(lags))?;

@@ -105,7 +105,11 @@ pub fn svg(rows: &[Row]) -> String {
         if !METHODS.iter().any(|(case, _)| here(case).is_some()) {
             continue;
         }
-        let _ = writeln!(body, r#"<text class="env" x="16" y="{}">{name}</text>"#, y + 12.0);
+        let _ = writeln!(
+            body,
+            r#"<text class="env" x="16" y="{}">{name}</text>"#,
+            y + 12.0
+        );
         y += HEAD - 12.0;
         let top = y;
         let mut bars = String::new();
@@ -181,7 +185,10 @@ mod tests {
         assert!(svg.contains("1000 µs") && svg.contains("10 µs"));
         // The grid begins at the shortest time, 10 us, and ends at the longest, 1 ms.
         let scale = Scale::around([1_000_000u64, 10_000].into_iter());
-        assert_eq!(scale.ticks().collect::<Vec<_>>(), [10_000, 100_000, 1_000_000]);
+        assert_eq!(
+            scale.ticks().collect::<Vec<_>>(),
+            [10_000, 100_000, 1_000_000]
+        );
         assert_eq!(scale.x(10_000), LEFT);
         assert_eq!(scale.x(1_000_000), WIDTH - RIGHT);
         assert_eq!(svg.matches("<svg").count(), svg.matches("</svg>").count());

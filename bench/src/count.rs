@@ -7,6 +7,7 @@ use crate::guest::{Guest, HOME};
 use crate::readers::{self, Batch, Plan, Reader, Reads, Sweep, Wait};
 use crate::record::{print_fact, quantile};
 use crate::sys;
+use cpupeek_client::uapi;
 use std::fs;
 use std::path::Path;
 
@@ -14,23 +15,16 @@ const SAMPLES: usize = 501;
 
 /// Counts, and tells the host.
 pub fn measure(guest: &Guest) -> Result<(), String> {
-    let getppid = count(|| {
-        sys::getppid();
-        Ok(())
-    })?;
-    print(guest, "getppid", getppid)?;
-    for (case, cpus, regs) in [
-        ("empty", "self", 0),
-        ("pread", "self", 1),
-        ("read", "self", 1),
-        ("batch", "self", 1),
-        ("prepared", "self", 1),
-        ("pread", "self", 16),
-        ("read", "self", 16),
-        ("batch", "self", 16),
-        ("prepared", "self", 16),
+    single_calls(guest)?;
+    for (case, regs) in [
+        ("pread", 16),
+        ("read", 16),
+        ("batch", 1),
+        ("batch", 16),
+        ("prepared", 1),
+        ("prepared", 16),
     ] {
-        let key = guest.key(case, cpus, regs, "idle");
+        let key = guest.key(case, "self", regs, "idle");
         let Some(mut contender) = guest.contender(key)? else {
             continue;
         };
@@ -38,6 +32,54 @@ pub fn measure(guest: &Guest) -> Result<(), String> {
         print(guest, &format!("{case}/{regs}"), counted)?;
     }
     allocations(guest)
+}
+
+/// Single system calls, with nothing between them and the counter.
+fn single_calls(guest: &Guest) -> Result<(), String> {
+    let counted = count(|| {
+        sys::getppid();
+        Ok(())
+    })?;
+    print(guest, "getppid", counted)?;
+
+    let reg = readers::registers(1)[0];
+    let open = |path: &str| fs::File::open(path).map_err(|error| format!("{path}: {error}"));
+    let msr = open(&format!("/dev/cpu/{HOME}/msr"))?;
+    let counted = count(|| sys::pread(&msr, reg).map(drop).map_err(fail))?;
+    print(guest, "pread/1", counted)?;
+
+    let ioctl = |file: &fs::File, command, op: &mut uapi::cpupeek_op| {
+        // SAFETY: The commands here are for this type or unknown, and there are no addresses in it.
+        unsafe { sys::ioctl(file, command, op) }
+    };
+    let mut op = uapi::cpupeek_op {
+        cpu: HOME,
+        kind: uapi::CPUPEEK_MSR as u16,
+        reg,
+        ..Default::default()
+    };
+    let read = uapi::CPUPEEK_CONST_IOC_READ;
+    let counted = count(|| ioctl(&guest.device, read, &mut op).map_err(fail))?;
+    print(guest, "read/1", counted)?;
+
+    // Where they go: the way to a device, our way to a command, and what a command that is refused
+    // costs.
+    let null = open("/dev/null")?;
+    let unknown = 0xff << 8;
+    for (what, file) in [("null_ioctl", &null), ("unknown_ioctl", &*guest.device)] {
+        let counted = count(|| match ioctl(file, unknown, &mut op) {
+            Err(_) => Ok(()),
+            Ok(()) => Err(format!("{what} is known")),
+        })?;
+        print(guest, what, counted)?;
+    }
+    let mut malformed = uapi::cpupeek_op { kind: 0, ..op };
+    let counted = count(|| ioctl(&guest.device, read, &mut malformed).map_err(fail))?;
+    print(guest, "refused_read", counted)
+}
+
+fn fail(error: std::io::Error) -> String {
+    format!("cannot read: {error}")
 }
 
 /// The median and the 90th percentile of what the counter says, which includes reading it.
@@ -92,7 +134,6 @@ fn allocations(guest: &Guest) -> Result<(), String> {
         cpus: vec![HOME],
         regs: readers::registers(1),
     };
-    let fail = |error: std::io::Error| format!("cannot read: {error}");
     let mut read = Reads::new(&guest.device, &sweep);
     let mut batch = Batch::new(&guest.device, &sweep, Wait::Adaptive);
     let mut plan = Plan::new(&guest.device, &sweep).map_err(fail)?;

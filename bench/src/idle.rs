@@ -20,8 +20,20 @@ const WARM_UP: Duration = Duration::from_millis(2);
 const WARM_UP_SWEEPS: u32 = 16;
 
 const REMOTE: &[&str] = &[
-    "pread", "regs", "migrate", "io_uring", "perf", "read", "batch", "sleep", "spin", "prepared",
-    "fixed_10", "fixed_20", "fixed_50", "fixed_100",
+    "pread",
+    "regs",
+    "migrate",
+    "io_uring",
+    "perf",
+    "read",
+    "batch",
+    "sleep",
+    "spin",
+    "prepared",
+    "fixed_10",
+    "fixed_20",
+    "fixed_50",
+    "fixed_100",
 ];
 const LOCAL: &[&str] = &["pread", "perf", "read", "batch", "prepared"];
 

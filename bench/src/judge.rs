@@ -165,7 +165,14 @@ fn goals() -> Vec<Goal> {
             "tcg4",
             "64 to 4096 operations per CPU: growth of the wall time",
             AtMost(70.0),
-            |boot| growth(boot, "wall_ns/64_ops_per_cpu", "wall_ns/4096_ops_per_cpu", 1.0),
+            |boot| {
+                growth(
+                    boot,
+                    "wall_ns/64_ops_per_cpu",
+                    "wall_ns/4096_ops_per_cpu",
+                    1.0,
+                )
+            },
         ),
     ];
     for (target, limit) in [("blocked_10ms", 0.06), ("blocked_1ms", 0.2)] {
@@ -249,7 +256,10 @@ fn verdict(goal: &Goal, boots: &[Boot]) -> Verdict {
     let word = if reached { "reached" } else { "NOT REACHED" };
     Verdict {
         reached: Some(reached),
-        text: format!("{word:<12}  {name}: {number:.3}, {bound} (boots: {})", of.join(" ")),
+        text: format!(
+            "{word:<12}  {name}: {number:.3}, {bound} (boots: {})",
+            of.join(" ")
+        ),
     }
 }
 
@@ -322,7 +332,10 @@ mod tests {
                 value,
             };
             let mut boot = boot("icount", &[]);
-            boot.facts = vec![fact("allocations/read", 0.0), fact("allocations/open", open)];
+            boot.facts = vec![
+                fact("allocations/read", 0.0),
+                fact("allocations/open", open),
+            ];
             find("allocations of READ", &[boot]).reached
         };
         assert_eq!(with(0.0), None);
@@ -332,7 +345,14 @@ mod tests {
     #[test]
     fn the_budget_may_cost_a_quarter_or_three_microseconds() {
         let excess = |batch, fixed| {
-            let boot = boot("tcg4", &[("batch", batch), ("fixed_10", 2 * fixed), ("fixed_20", fixed)]);
+            let boot = boot(
+                "tcg4",
+                &[
+                    ("batch", batch),
+                    ("fixed_10", 2 * fixed),
+                    ("fixed_20", fixed),
+                ],
+            );
             super::excess(&boot, "all", 16).unwrap()
         };
         assert!((excess(125_000, 100_000) - 1.0).abs() < 1e-9);

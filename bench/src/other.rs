@@ -78,7 +78,11 @@ fn stretches(guest: &Guest) -> Result<(), String> {
             }
             let env = &guest.env;
             print_fact(env, format!("away_ns/batch/{ops}"), median(&with))?;
-            print_fact(env, format!("away_p90_ns/batch/{ops}"), quantile(&with, 0.9))?;
+            print_fact(
+                env,
+                format!("away_p90_ns/batch/{ops}"),
+                quantile(&with, 0.9),
+            )?;
             print_fact(env, format!("away_ns/none/{ops}"), median(&without))?;
             if ops <= 64 {
                 print_fact(env, format!("round_ns/{ops}"), median(&own))?;

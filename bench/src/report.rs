@@ -56,7 +56,10 @@ pub fn boots(directory: &Path) -> Result<Vec<Boot>, String> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(&directory).map_err(show)? {
         let path = entry.map_err(show)?.path();
-        if path.extension().is_some_and(|extension| extension == "jsonl") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "jsonl")
+        {
             paths.push(path);
         }
     }
@@ -87,7 +90,8 @@ pub fn rows(boots: &[Boot]) -> Vec<Row> {
         by_key.entry(&row.key).or_default().push(row);
     }
     let merge = |(key, rows): (&Key, Vec<&Row>)| {
-        let of = |what: fn(&Row) -> f64| median(&rows.iter().map(|row| what(row)).collect::<Vec<_>>());
+        let of =
+            |what: fn(&Row) -> f64| median(&rows.iter().map(|row| what(row)).collect::<Vec<_>>());
         let late: Vec<f64> = rows
             .iter()
             .filter_map(|row| row.neighbour_p90_ns)

@@ -128,7 +128,13 @@ pub fn cpus() -> Result<Vec<u32>, String> {
 /// `command` is for a `T`, any bits are a valid `T`, and what addresses in it name may be written.
 pub unsafe fn ioctl<T>(file: &impl AsRawFd, command: u32, argument: &mut T) -> io::Result<()> {
     // SAFETY: The caller vouches for the command and for what the structure names.
-    let ret = unsafe { libc::ioctl(file.as_raw_fd(), command.into(), std::ptr::from_mut(argument)) };
+    let ret = unsafe {
+        libc::ioctl(
+            file.as_raw_fd(),
+            command.into(),
+            std::ptr::from_mut(argument),
+        )
+    };
     check(ret.into())?;
     Ok(())
 }

@@ -36,8 +36,21 @@ fn sweep_name(cpus: &str, regs: u32) -> String {
 
 /// The order in which cases stand in tables and charts.
 pub const CASES: &[&str] = &[
-    "pread", "regs", "migrate", "io_uring", "perf", "read", "batch", "prepared", "sleep", "spin",
-    "fixed_10", "fixed_20", "fixed_50", "fixed_100", "empty",
+    "pread",
+    "regs",
+    "migrate",
+    "io_uring",
+    "perf",
+    "read",
+    "batch",
+    "prepared",
+    "sleep",
+    "spin",
+    "fixed_10",
+    "fixed_20",
+    "fixed_50",
+    "fixed_100",
+    "empty",
 ];
 
 fn position(case: &str) -> usize {
