@@ -11,7 +11,7 @@ SOAK_FULL ?= 600
 export SOAK
 
 .NOTPARALLEL:
-.PHONY: all module install rust-analyzer tools demo test check soak lint hooks clean help
+.PHONY: all module install rust-analyzer tools demo test check soak bench lint hooks clean help
 
 ## cpupeek: what make can do. KERNEL= and FLAVOUR= choose another kernel (scripts/versions, cloud|rt|debug).
 ##
@@ -19,6 +19,7 @@ export SOAK
 ##   make test                 host tests, and the selftests in a guest
 ##   make check                test, linters, debug kernel, rt kernel, second kernel line
 ##   make soak                 all of it with soaks at full length (SOAK_FULL= seconds)
+##   make bench                what reading costs, with cpupeek and without; ENV="tcg4 tcg2poll tcg8 tcg16 kvm2" or all, BOOTS=N
 ##   make lint                 the linters alone
 ##   make [module]             the module, to build/RELEASE/cpupeek.ko; CLIPPY=1 lints it instead
 ##   make tools                the command and what the tests need
@@ -78,6 +79,10 @@ check:
 
 soak:
 	@SOAK=$(SOAK_FULL) scripts/check
+
+# Shells have an ENV of their own in the environment.
+bench:
+	@scripts/bench $(if $(BOOTS),--boots $(BOOTS)) $(if $(filter command,$(firstword $(origin ENV))),$(ENV))
 
 lint:
 	@scripts/lint
