@@ -71,10 +71,6 @@ pub fn socket_pair() -> (UnixDatagram, UnixDatagram) {
     UnixDatagram::pair().expect("sockets")
 }
 
-/// Room for the control message of one descriptor, aligned as that wants it.
-#[repr(align(8))]
-struct Control([u8; 24]);
-
 /// A message of one byte with room for a descriptor, as long as `f` runs.
 fn with_message<R>(f: impl FnOnce(&mut libc::msghdr) -> R) -> R {
     let mut byte = 0u8;
@@ -82,7 +78,8 @@ fn with_message<R>(f: impl FnOnce(&mut libc::msghdr) -> R) -> R {
         iov_base: (&raw mut byte).cast(),
         iov_len: 1,
     };
-    let mut control = Control([0; 24]);
+    // Room for the control message of one descriptor, aligned as that wants it.
+    let mut control = [0u64; 3];
     // SAFETY: All zeroes are a message without anything.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &mut part;

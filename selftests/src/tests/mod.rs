@@ -2,10 +2,13 @@
 
 //! The tests, and what they need.
 
+mod alloc;
 mod batch;
 mod blocked;
+mod hotplug;
 mod memory;
 mod module;
+mod proof;
 mod read;
 mod reject;
 mod rights;
@@ -15,7 +18,7 @@ mod stop;
 mod wait;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::guest;
 use crate::hold;
@@ -35,10 +38,15 @@ pub struct Env {
 const FULL_SOAK: Duration = Duration::from_secs(30);
 
 impl Env {
-    /// How often to do what is to be done `full` times in a full soak.
-    pub fn scaled(&self, full: u32) -> u32 {
-        let share = self.soak.as_secs_f64() / FULL_SOAK.as_secs_f64();
-        ((f64::from(full) * share.min(1.0)) as u32).max(1)
+    /// Does something `full` times in a full soak, and in a shorter one as often as fits.
+    pub fn repeat(&self, full: u32, mut action: impl FnMut()) {
+        let start = Instant::now();
+        let mut times = 0;
+        while times < full && (self.soak >= FULL_SOAK || start.elapsed() < self.soak / 2) {
+            action();
+            times += 1;
+        }
+        eprintln!("{times} times");
     }
 }
 
@@ -159,6 +167,9 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         share::TESTS,
         wait::TESTS,
         stop::TESTS,
+        proof::TESTS,
+        alloc::TESTS,
+        hotplug::TESTS,
         module::TESTS,
     ]
     .into_iter()

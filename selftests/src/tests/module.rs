@@ -2,8 +2,8 @@
 
 //! Loading and unloading.
 
-use std::time::Instant;
-
+use super::blocked::{wait_until_waiting, with_blocked_cpu};
+use super::read::pluggable_cpu;
 use super::{tests, Env};
 use crate::device::{Device, Op, SELF, TSC_AUX};
 use crate::guest::{self, attribute, attribute_path, MODULE};
@@ -16,6 +16,8 @@ tests! {
     unload_and_reload: [Module],
     many_cycles: [Module],
     unload_after_a_storm: [Module Cpus],
+    unload_waits_for_calls_in_flight: [Module Hold],
+    load_with_a_cpu_offline: [Module Hotplug],
     parameters_in_range: [Module],
     parameters_out_of_range: [Module],
     device_node_is_roots: [],
@@ -77,7 +79,7 @@ fn unload_and_reload(env: &Env) {
 }
 
 fn many_cycles(env: &Env) {
-    for _ in 0..env.scaled(100) {
+    env.repeat(100, || {
         unload();
         assert_eq!(sys::load_module(&env.module, ""), Ok(()));
         let device = Device::open();
@@ -89,7 +91,7 @@ fn many_cycles(env: &Env) {
             op.expect_answer(asked);
         }
         assert_eq!(attribute("calls"), 1, "counts from 0 again");
-    }
+    });
 }
 
 /// Processes that read all CPUs as fast as they can until they are killed.
@@ -107,13 +109,11 @@ fn start_storm() -> Vec<Child> {
             }
         }
     };
-    let start = || sys::fork(|| read_all());
-    (0..2 * cpus.len()).map(|_| start()).collect()
+    (0..2 * cpus.len()).map(|_| sys::fork(read_all)).collect()
 }
 
 fn unload_after_a_storm(env: &Env) {
-    let start = Instant::now();
-    while start.elapsed() < env.soak {
+    env.repeat(50, || {
         let storm = start_storm();
         guest::wait_until("the storm blows", || {
             attribute("calls") > 20 * storm.len() as u64
@@ -126,7 +126,43 @@ fn unload_after_a_storm(env: &Env) {
         }
         unload();
         assert_eq!(sys::load_module(&env.module, ""), Ok(()));
-    }
+    });
+}
+
+/// A reader is killed as it waits, and its call is still queued on a CPU when the module goes.
+fn unload_waits_for_calls_in_flight(env: &Env) {
+    with_blocked_cpu(|blocked| {
+        guest::set_read_timeout_ms(60_000);
+        let ops = [Op::msr(blocked.cpu, TSC_AUX); 70];
+        for _ in 0..3 {
+            let reader = sys::fork(|| drop(Device::open().batch(&ops)));
+            wait_until_waiting(reader);
+            reader.kill(libc::SIGKILL);
+            assert_eq!(reader.wait(), Exit::Signal(libc::SIGKILL));
+        }
+        assert_eq!(guest::module_users(), 0, "nobody has it open");
+        let unloader = sys::fork(unload);
+        blocked.linger();
+        assert_eq!(unloader.try_wait(), None, "calls to its code are queued");
+        assert!(blocked.is_held(), "nothing was proven: the CPU was let go");
+        blocked.let_go();
+        unloader.expect_success();
+        assert_eq!(sys::load_module(&env.module, ""), Ok(()));
+        Device::open().msr(blocked.cpu, TSC_AUX);
+    });
+}
+
+fn load_with_a_cpu_offline(env: &Env) {
+    let cpu = pluggable_cpu();
+    unload();
+    guest::set_online(cpu, false);
+    assert_eq!(sys::load_module(&env.module, ""), Ok(()));
+    let device = Device::open();
+    let asked = Op::msr(cpu, TSC_AUX);
+    device.read(asked).expect_error(&asked, libc::ENXIO);
+    device.batch(&[asked])[0].expect_error(&asked, libc::ENXIO);
+    guest::set_online(cpu, true);
+    assert_eq!(device.msr(cpu, TSC_AUX) & 0xfff, cpu.into());
 }
 
 fn parameters_in_range(env: &Env) {

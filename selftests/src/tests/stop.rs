@@ -200,7 +200,7 @@ fn readers_frozen_again_and_again(env: &Env) {
         })
         .collect();
     readers.iter().for_each(|&child| move_to_cgroup(child));
-    for _ in 0..env.scaled(200) {
+    env.repeat(200, || {
         freeze(true);
         guest::wait_until("the readers are frozen", is_frozen);
         let calls = guest::attribute("calls");
@@ -208,7 +208,7 @@ fn readers_frozen_again_and_again(env: &Env) {
         assert_eq!(guest::attribute("calls"), calls, "frozen ones read nothing");
         freeze(false);
         guest::wait_until("the readers go on", || guest::attribute("calls") > calls);
-    }
+    });
     sys::send_byte(&go);
     readers.into_iter().for_each(Child::expect_success);
 }

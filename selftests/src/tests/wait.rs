@@ -304,7 +304,9 @@ fn killed_readers_die_at_once(_: &Env) {
     with_blocked_cpu(|blocked| {
         guest::set_read_timeout_ms(60_000);
         let ops = ops_on(&guest::online(), 70);
-        let read = || drop(Device::open().read(Op::msr(blocked.cpu, TSC_AUX)));
+        let read = || {
+            Device::open().msr(blocked.cpu, TSC_AUX);
+        };
         let batch = || drop(Device::open().batch(&ops));
         for signal in [libc::SIGKILL, libc::SIGTERM, libc::SIGINT] {
             for child in [sys::fork(read), sys::fork(batch)] {
@@ -324,7 +326,7 @@ fn killed_at_any_moment(env: &Env) {
         hold::start(blocked.cpu, 2000, 500);
         let mut random = Random::new(env.seed);
         let ops = ops_on(&guest::online(), 70);
-        for round in 0..env.scaled(1000) {
+        env.repeat(1000, || {
             let child = sys::fork(|| {
                 let device = Device::open();
                 loop {
@@ -335,8 +337,8 @@ fn killed_at_any_moment(env: &Env) {
             let delay = std::time::Duration::from_micros(random.below(8000));
             std::thread::sleep(delay);
             child.kill(libc::SIGKILL);
-            assert_eq!(child.wait(), Exit::Signal(libc::SIGKILL), "round {round}");
-        }
+            assert_eq!(child.wait(), Exit::Signal(libc::SIGKILL));
+        });
         hold::stop();
         guest::wait_until("no descriptor is left", || guest::module_users() == 0);
         for (asked, op) in ops.iter().zip(Device::open().batch(&ops)) {
