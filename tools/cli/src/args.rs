@@ -52,11 +52,52 @@ pub enum Command {
     /// Read CPUID leaves
     #[command(after_help = EXIT_STATUS)]
     Cpuid(CpuidArgs),
+    /// List the named values: frequency, temperature, energy, ...
+    #[command(after_help = EXIT_STATUS)]
+    List(ListArgs),
+    /// Show named values
+    #[command(after_help = EXIT_STATUS)]
+    Show(ShowArgs),
 }
 
 #[derive(Args, Debug)]
 pub struct InfoArgs {
     /// Print a JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct ListArgs {
+    /// Also those that no CPU of this machine has
+    #[arg(long)]
+    pub all: bool,
+
+    /// Print JSON, one object for each value
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct ShowArgs {
+    /// Values, such as freq_khz [default: all that you may see]
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+
+    /// CPUs, such as 0-3,7 or 0-15:2 [default: all present]
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "all",
+        hide_default_value = true
+    )]
+    pub cpu: Selection,
+
+    /// Show them again every TIME [default: 1s]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", value_parser = parse_pause)]
+    pub watch: Option<Duration>,
+
+    /// Print JSON, one object for each value of each CPU
     #[arg(long)]
     pub json: bool,
 }
@@ -149,6 +190,15 @@ fn parse_leaf(text: &str) -> Result<(u32, u32), String> {
     }
 }
 
+/// A time that is not none at all, so that nothing is done without a pause.
+fn parse_pause(text: &str) -> Result<Duration, String> {
+    match parse_time(text) {
+        Ok(Duration::ZERO) => Err("that is no time at all: write 1s or 100ms".into()),
+        Err(message) => Err(format!("{message}; names of values go before --watch")),
+        time => time,
+    }
+}
+
 /// Seconds, or what the unit says.
 fn parse_time(text: &str) -> Result<Duration, String> {
     let unit_at = text
@@ -222,6 +272,9 @@ mod tests {
         ] {
             assert!(parse_time(text).is_err(), "{text}");
         }
+        assert_eq!(parse_pause("0.5"), Ok(Duration::from_millis(500)));
+        assert!(parse_pause("0").is_err());
+        assert!(parse_pause("tsc").is_err_and(|text| text.contains("before --watch")));
         assert_eq!(
             parse_time("99999999999999999999"),
             Err("the time is too long".into())

@@ -6,8 +6,11 @@ mod args;
 mod cpus;
 mod info;
 mod json;
+mod list;
 mod read;
+mod show;
 mod table;
+mod values;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -66,16 +69,19 @@ impl From<io::Error> for Failure {
 }
 
 fn run(cli: &Cli) -> Result<Outcome, Failure> {
-    let device = Device::open_path(&cli.device)?;
     let mut out = BufWriter::new(io::stdout().lock());
+    let device = || Device::open_path(&cli.device);
     match &cli.command {
         Command::Info(args) => {
+            let device = device()?;
             info::write(&mut out, &cli.device, device.info(), args.json)?;
             out.flush()?;
             Ok(Outcome::AllRead)
         }
-        Command::Msr(args) => read::run(&mut out, &device, &args.registers(), &args.how),
-        Command::Cpuid(args) => read::run(&mut out, &device, &args.registers(), &args.how),
+        Command::Msr(args) => read::run(&mut out, &device()?, &args.registers(), &args.how),
+        Command::Cpuid(args) => read::run(&mut out, &device()?, &args.registers(), &args.how),
+        Command::List(args) => list::run(&mut out, args).map(|()| Outcome::AllRead),
+        Command::Show(args) => show::run(&mut out, args),
     }
 }
 

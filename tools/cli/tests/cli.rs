@@ -41,6 +41,8 @@ fn help_fits_one_screen() {
         &["info", "--help"],
         &["msr", "--help"],
         &["cpuid", "--help"],
+        &["list", "--help"],
+        &["show", "--help"],
     ] {
         let output = run(args);
         let help = text(&output.stdout);
@@ -93,6 +95,31 @@ fn arguments_that_are_not_utf8() {
         3,
         "modprobe cpupeek",
     );
+}
+
+/// The machine that this is built on has no module, and so no values.
+#[test]
+fn named_values_without_the_module() {
+    refused(&["list"], 3, "modprobe cpupeek");
+    refused(&["list", "--json"], 3, "modprobe cpupeek");
+    refused(&["show"], 3, "modprobe cpupeek");
+    refused(&["show", "tsc", "--watch"], 3, "modprobe cpupeek");
+    refused(&["list", "tsc"], 2, "'tsc'");
+    refused(&["show", "--watch", "tsc"], 2, "before --watch");
+    refused(&["show", "--watch", "0"], 2, "1s or 100ms");
+    refused(&["show", "--cpu", "x"], 2, "a list such as 0-3,7");
+}
+
+#[test]
+fn the_catalogue_needs_no_module() {
+    let output = run(&["list", "--all"]);
+    assert_eq!(output.status.code(), Some(0));
+    let list = text(&output.stdout);
+    assert!(list.contains("\nfreq_khz"), "{list}");
+    assert!(list.lines().all(|line| line.len() <= 80), "{list}");
+    let output = run(&["list", "--all", "--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("\"name\": \"freq_khz\""));
 }
 
 #[test]
