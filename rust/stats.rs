@@ -8,11 +8,14 @@ use kernel::sync::atomic::{
     Relaxed, //
 };
 
-/// What is counted. Each is a read-only attribute of the device with the same name.
+/// What is counted. All but one are read-only attributes of the device with the same name.
 #[derive(Clone, Copy, Debug)]
 #[repr(usize)]
 pub(crate) enum Counter {
-    /// Commands that read registers.
+    /// Single reads on the caller's own CPU. Counted once for calls, operations and local
+    /// operations, which are shown with these added: the path is short enough to feel it.
+    LocalReads,
+    /// Other commands that read registers.
     Calls,
     /// Operations in them, refused ones included.
     Ops,

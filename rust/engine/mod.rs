@@ -171,12 +171,20 @@ impl Engine {
     }
 
     /// Counts an operation that the policy has refused, if it has.
-    pub(crate) fn count_refusal(&self, op: &Op) {
+    fn count_refusal(&self, op: &Op) {
         if op.status == EACCES.to_errno() {
             self.stats.add(Counter::RefusedRegisters, 1);
         } else if op.status == EPERM.to_errno() {
             self.stats.add(Counter::RefusedCpus, 1);
         }
+    }
+
+    /// A single read that comes to nothing.
+    pub(crate) fn refuse(&self, op: &mut Op, error: Error) {
+        op.refuse(error);
+        self.stats.add(Counter::Calls, 1);
+        self.stats.add(Counter::Ops, 1);
+        self.count_refusal(op);
     }
 
     /// Reads one register, where `op` was checked but for its CPU. The answer is in `op`.
@@ -197,13 +205,17 @@ impl Engine {
             true
         });
         if local {
-            self.stats.add(Counter::LocalOps, 1);
+            // One count, which others include when they are shown.
+            self.stats.add(Counter::LocalReads, 1);
+            self.count_refusal(op);
             return Ok(());
         }
         if let Err(error) = access.check_cpu(op, CPU_SELF) {
-            op.refuse(error);
+            self.refuse(op, error);
             return Ok(());
         }
+        self.stats.add(Counter::Calls, 1);
+        self.stats.add(Counter::Ops, 1);
 
         let mut kept = spare.take();
         let caller = Caller {

@@ -47,6 +47,8 @@ macro_rules! plain_bytes {
         unsafe impl FromBytes for $type {}
         // SAFETY: The fields add up to the size asserted above, so there is no padding.
         unsafe impl AsBytes for $type {}
+        // SAFETY: All fields are integers.
+        unsafe impl pin_init::Zeroable for $type {}
     };
 }
 
@@ -62,14 +64,6 @@ plain_bytes!(Refusal, 2 * 4 + 8);
 plain_bytes!(Refusals, 4 * 4 + 2 * 8);
 plain_bytes!(Allow, 4 * 4 + 2 * 8);
 plain_bytes!(Narrow, 4 * 4 + 2 * 8);
-
-// SAFETY: All fields are integers.
-unsafe impl pin_init::Zeroable for Op {}
-// SAFETY: All fields are integers.
-unsafe impl pin_init::Zeroable for OpResult {}
-
-// SAFETY: All fields are integers.
-unsafe impl pin_init::Zeroable for Range {}
 
 impl OpResult {
     /// The bytes of some results.
