@@ -63,19 +63,6 @@ impl Logs {
         let _ = writeln!(self.stages, "{:8.3} {stage}", after.as_secs_f32());
     }
 
-    /// Notes the processor time of QEMU, which says more than the clock where others work too.
-    fn processor_time(&mut self) {
-        // SAFETY: a zeroed rusage is valid, and getrusage() only writes to it.
-        let usage = unsafe {
-            let mut usage: libc::rusage = std::mem::zeroed();
-            libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
-            usage
-        };
-        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-        let total = seconds(usage.ru_utime) + seconds(usage.ru_stime);
-        let _ = writeln!(self.stages, "{total:8.3} seconds of processor time so far");
-    }
-
     fn qemu(&self) -> PathBuf {
         self.directory.join("qemu.log")
     }
@@ -146,7 +133,6 @@ impl Guest<'_> {
         unsafe { libc::kill(-group, libc::SIGKILL) };
         hearing.drain(receiver);
         let status = child.wait().context(|| "wait for QEMU".to_owned())?;
-        hearing.logs.processor_time();
         Ok(end?.unwrap_or_else(|| End::Exited(hearing.death(status))))
     }
 }

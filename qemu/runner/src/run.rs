@@ -72,9 +72,9 @@ pub fn run(options: &Options) -> Result<Report> {
     // Asked for early: a mistake here must not cost a boot.
     Patterns::new(&options.expected)?;
     let mut options = options.clone();
-    let machine = match &options.machine {
+    let machine = match options.machine.clone() {
         None => None,
-        Some(path) => Some(described(&host, path, &mut options.cpus)?),
+        Some(path) => Some(described(&host, &path, &mut options)?),
     };
     let kernel = host.kernel(options.flavour)?;
     let directory = rundir::create(&host.repo)?;
@@ -96,9 +96,13 @@ pub fn run(options: &Options) -> Result<Report> {
     .until_it_counts(events)
 }
 
-fn described(host: &Host, path: &Path, cpus: &mut Option<u32>) -> Result<Described> {
+fn described(host: &Host, path: &Path, options: &mut Options) -> Result<Described> {
     let machine = Machine::load(path)?;
-    match cpus.replace(machine.cpus) {
+    // What the command line says comes last, so that it counts.
+    options.append = format!("{} {}", machine.append, options.append)
+        .trim()
+        .to_owned();
+    match options.cpus.replace(machine.cpus) {
         Some(asked) if asked != machine.cpus => Err(Error::new(format!(
             "the machine '{}' has {} CPUs: leave --smp {asked} out",
             path.display(),

@@ -46,6 +46,7 @@ pub fn compile(path: &Path, text: &str) -> Result<Machine> {
     Ok(Machine {
         path: path.to_owned(),
         cpus,
+        append: file.append,
         lines: compiler.lines,
         names: compiler.names,
     })

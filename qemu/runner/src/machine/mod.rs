@@ -17,6 +17,8 @@ pub struct Machine {
     pub path: PathBuf,
     /// Its CPUs.
     pub cpus: u32,
+    /// For the guest's kernel command line.
+    pub append: String,
     /// For the library: what it answers.
     pub lines: String,
     /// Names of registers.
@@ -73,6 +75,7 @@ mod tests {
         let machine = Machine {
             path: PathBuf::new(),
             cpus: 1,
+            append: String::new(),
             lines: String::new(),
             names: BTreeMap::from([(0xe8, "APERF".to_owned())]),
         };

@@ -19,6 +19,9 @@ pub struct File {
     /// Counters read on one CPU within this many microseconds are read at the same instant.
     #[serde(default)]
     pub burst_us: u32,
+    /// For the guest's kernel command line.
+    #[serde(default)]
+    pub append: String,
     /// Names for lists of CPUs.
     #[serde(default)]
     pub groups: BTreeMap<String, Spanned<String>>,
