@@ -157,6 +157,9 @@ pub fn append(lane: Lane, options: &Options) -> String {
     ];
     if options.flavour == Flavour::Debug {
         words.push("panic_on_warn=1");
+        // While the boot CPU is identified its features are forgotten for a moment. KASAN takes an address
+        // for a wild one that an interrupt looks at just then, if there are five levels of page tables.
+        words.push("no5lvl");
     }
     if lane == Lane::Nested {
         // Two schedulers below this kernel may keep a CPU waiting for longer than it has patience.
