@@ -107,9 +107,10 @@ fn compete(batches: &mut [Batch], rounds: usize, sweeps: u32) -> Result<Vec<Cost
     let mut costs: Vec<Costs> = batches.iter().map(|_| Costs::default()).collect();
     for _ in 0..rounds {
         for (batch, costs) in batches.iter_mut().zip(&mut costs) {
-            (0..sweeps).try_for_each(|_| perform(batch))?;
-            let cost = Cost::of(sweeps, || (0..sweeps).try_for_each(|_| perform(batch)))?;
-            costs.0.push(cost);
+            perform(batch)?;
+            for _ in 0..sweeps {
+                costs.0.push(Cost::of(1, || perform(batch))?);
+            }
         }
     }
     Ok(costs)
