@@ -2,6 +2,7 @@
 
 //! The command line.
 
+use crate::allow::AllowArgs;
 use crate::cpus::Selection;
 use clap::{Args, Parser, Subcommand};
 use cpupeek_client::{Register, DEFAULT_PATH};
@@ -52,6 +53,8 @@ pub enum Command {
     /// Read CPUID leaves
     #[command(after_help = EXIT_STATUS)]
     Cpuid(CpuidArgs),
+    /// Show, check and load the list of registers that users may read
+    Allow(AllowArgs),
     /// List the named values: frequency, temperature, energy, ...
     #[command(after_help = EXIT_STATUS)]
     List(ListArgs),

@@ -2,6 +2,7 @@
 
 //! `cpupeek`: read model-specific registers and CPUID leaves of any CPU.
 
+mod allow;
 mod args;
 mod cpus;
 mod info;
@@ -80,6 +81,7 @@ fn run(cli: &Cli) -> Result<Outcome, Failure> {
         }
         Command::Msr(args) => read::run(&mut out, &device()?, &args.registers(), &args.how),
         Command::Cpuid(args) => read::run(&mut out, &device()?, &args.registers(), &args.how),
+        Command::Allow(args) => allow::run(&mut out, device, args),
         Command::List(args) => list::run(&mut out, args).map(|()| Outcome::AllRead),
         Command::Show(args) => show::run(&mut out, args),
     }
