@@ -15,8 +15,11 @@
  * /sys/kernel/debug/cpupeek_hold/state, one line per CPU that was told to hold:
  *
  *   CPU HOLDING STRETCHES        HOLDING is 1 while its interrupts are off
+ *
+ * /sys/kernel/debug/cpupeek_hold/expired: how often "hold" has come to that limit
  */
 
+#include <linux/atomic.h>
 #include <linux/cpu.h>
 #include <linux/debugfs.h>
 #include <linux/delay.h>
@@ -47,6 +50,7 @@ struct hold {
 };
 
 static DEFINE_PER_CPU(struct hold, holds);
+static atomic_t expired = ATOMIC_INIT(0);
 /* Protects the tasks, and what is set while a CPU has none. */
 static DEFINE_MUTEX(control_lock);
 
@@ -66,6 +70,8 @@ static bool hold_once(struct hold *hold)
 		while (!READ_ONCE(hold->stop) && get_cycles() - start < hold->cycles)
 			cpu_relax();
 		touch_nmi_watchdog();
+		if (hold->once && !READ_ONCE(hold->stop))
+			atomic_inc(&expired);
 		WRITE_ONCE(hold->stretches, hold->stretches + 1);
 		WRITE_ONCE(hold->holding, false);
 	}
@@ -205,6 +211,7 @@ static int __init hold_init(void)
 	directory = debugfs_create_dir("cpupeek_hold", NULL);
 	debugfs_create_file("control", 0200, directory, NULL, &control_fops);
 	debugfs_create_file("state", 0400, directory, NULL, &state_fops);
+	debugfs_create_atomic_t("expired", 0400, directory, &expired);
 	return 0;
 }
 

@@ -69,3 +69,9 @@ pub fn start(cpu: u32, hold_us: u32, pause_us: u32) {
     );
     wait_until("the CPU is held", || stretches(cpu) > 0);
 }
+
+/// How often a CPU was let go because it had been held for too long.
+pub fn expired() -> u64 {
+    let text = read(format!("{DIRECTORY}/expired")).unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
+}

@@ -17,6 +17,10 @@ use crate::tests::{Env, Need, Test};
 /// How long a test may take besides its soaks. Emulated guests on a busy host are slow.
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// How often a test is run if it fails after a CPU was let go too early: that is what becomes of it
+/// on a host that is too busy to run the guest, and says nothing of the module.
+const ATTEMPTS: u32 = 3;
+
 /// Runs `tests`. Returns whether none has failed, or why there was nothing to test.
 pub fn run(tests: &[&Test], options: &Options) -> Result<bool, String> {
     if sys::geteuid() != 0 {
@@ -97,6 +101,18 @@ fn run_one(test: &Test, env: &Env, baseline: &Baseline, options: &Options) -> Ve
         }
     }
 
+    for _ in 1..ATTEMPTS {
+        let expired = hold::expired();
+        let verdict = attempt(test, env, baseline, options);
+        if !matches!(verdict, Verdict::Failed(_)) || hold::expired() == expired {
+            return verdict;
+        }
+        println!("# a CPU was let go before the test was through with it; again");
+    }
+    attempt(test, env, baseline, options)
+}
+
+fn attempt(test: &Test, env: &Env, baseline: &Baseline, options: &Options) -> Verdict {
     let (output, input) = sys::pipe();
     let child = sys::fork(|| {
         sys::lead_group();

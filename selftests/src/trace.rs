@@ -71,7 +71,6 @@ impl Trace {
                 "{file} {text}"
             );
         };
-        set("buffer_size_kb", "8192");
         for (event, filter) in events {
             if !filter.is_empty() {
                 set(&format!("events/{event}/filter"), filter);

@@ -5,6 +5,7 @@
 mod alloc;
 mod batch;
 mod blocked;
+mod boot;
 mod hotplug;
 mod memory;
 mod module;
@@ -69,6 +70,8 @@ pub enum Need {
     Trace,
     /// The cgroup freezer.
     Freezer,
+    /// A CPU that has not been online since boot.
+    Spare,
 }
 
 impl Need {
@@ -81,6 +84,7 @@ impl Need {
         Self::Fault,
         Self::Trace,
         Self::Freezer,
+        Self::Spare,
     ];
 
     pub fn name(self) -> &'static str {
@@ -93,6 +97,7 @@ impl Need {
             Self::Fault => "fault",
             Self::Trace => "trace",
             Self::Freezer => "freezer",
+            Self::Spare => "spare",
         }
     }
 
@@ -121,6 +126,9 @@ impl Need {
                 .is_none()
                 .then(|| "no MSR of those known faults here".into()),
             Self::Trace => exists(trace::TRACING, "tracefs"),
+            Self::Spare => guest::offline()
+                .is_empty()
+                .then(|| "all CPUs are online".into()),
             Self::Freezer => exists("/sys/fs/cgroup/cgroup.procs", "cgroup2"),
         }
     }
@@ -170,6 +178,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         proof::TESTS,
         alloc::TESTS,
         hotplug::TESTS,
+        boot::TESTS,
         module::TESTS,
     ]
     .into_iter()

@@ -237,7 +237,17 @@ fn batch_op_size(_: &Env) {
 fn unknown_command(_: &Env) {
     let device = Device::open();
     let pages = Pages::new(1, false);
-    let known = [INFO, READ, BATCH, PREPARE].map(|cmd| cmd & 0xff);
+    let known = [
+        INFO,
+        READ,
+        BATCH,
+        PREPARE,
+        uapi::CPUPEEK_CONST_IOC_SET_ALLOW,
+        uapi::CPUPEEK_CONST_IOC_GET_ALLOW,
+        uapi::CPUPEEK_CONST_IOC_NARROW,
+        uapi::CPUPEEK_CONST_IOC_REFUSALS,
+    ]
+    .map(|cmd| cmd & 0xff);
     for cmd in [INFO, READ, BATCH] {
         for nr in (0..=0xff).filter(|nr| !known.contains(nr)) {
             let result = device.ioctl(numbered(cmd, nr), pages.address(0));

@@ -241,13 +241,12 @@ fn timed_out_descriptor_goes_on(_: &Env) {
             let ops = ops_on(&[healthy, blocked.cpu, SELF], 1 + round);
             let answers = device.batch_with(timed(1), &ops);
             for (asked, op) in ops.iter().zip(&answers) {
-                match asked.cpu {
-                    SELF => op.expect_answer(asked),
-                    cpu if cpu == blocked.cpu => op.expect_error(asked, libc::ETIME),
-                    // There may not have been time enough for this one.
-                    _ => {}
+                if asked.cpu == blocked.cpu {
+                    op.expect_error(asked, libc::ETIME);
                 }
             }
+            // For the others there was time, or not; but this CPU does one at least.
+            answers[2].expect_answer(&ops[2]);
         }
         assert!(blocked.is_held(), "nothing was proven: the CPU was let go");
     });
