@@ -72,13 +72,13 @@ demo: module tools
 	@KERNEL=$(KERNEL) qemu/run --smp 4 --copy scripts/demo.sh:/root/demo -- sh /root/demo
 
 test:
-	@scripts/check host abi stock kvm
+	@scripts/check host abi stock kvm values
 
 check:
 	@scripts/check
 
 soak:
-	@SOAK=$(SOAK_FULL) scripts/check
+	@SOAK=$(SOAK_FULL) scripts/check host abi stock kvm values lint harness debug rt backports backports-rt mutants
 
 # Shells have an ENV of their own in the environment.
 bench:
