@@ -66,19 +66,19 @@ rust-analyzer:
 endif
 
 tools:
-	@scripts/in-root $(KERNEL) -- cargo build --quiet --release --locked --workspace
+	@scripts/in-root forky -- cargo build --quiet --release --locked --workspace
 
 demo: module tools
 	@KERNEL=$(KERNEL) qemu/run --smp 4 --copy scripts/demo.sh:/root/demo -- sh /root/demo
 
 test:
-	@scripts/check host abi stock kvm values
+	@scripts/check host scripts abi stock kvm values
 
 check:
 	@scripts/check
 
 soak:
-	@SOAK=$(SOAK_FULL) scripts/check host abi stock kvm values lint harness debug rt backports backports-rt mutants
+	@SOAK=$(SOAK_FULL) scripts/check host scripts abi stock kvm values lint harness debug rt backports backports-rt msrv mutants
 
 # Shells have an ENV of their own in the environment.
 bench:
