@@ -8,6 +8,7 @@
 #include <linux/completion.h>
 #include <linux/cpu.h>
 #include <linux/cpuhotplug.h>
+#include <linux/cpupeek.h>
 #include <linux/cpumask.h>
 #include <linux/device.h>
 #include <linux/rcupdate.h>
@@ -17,6 +18,7 @@
 #include <linux/smp.h>
 #include <linux/sysfs.h>
 #include <linux/topology.h>
+#include <linux/uaccess.h>
 #include <linux/workqueue.h>
 #include <asm/cpufeature.h>
 #include <asm/cpuid/api.h>
@@ -110,6 +112,37 @@ bool cpupeek_helper_fatal_signal_pending(void)
 	return fatal_signal_pending(current);
 }
 
+/*
+ * Operations from user space, word by word: a rep movs for each costs more. User
+ * memory is open for some operations at a time.
+ */
+int cpupeek_helper_get_ops(struct cpupeek_op *to, const void __user *from,
+			   size_t count, size_t stride)
+{
+	const size_t words = sizeof(*to) / sizeof(u64);
+	size_t i, j, end;
+
+	for (i = 0; i < count; i = end) {
+		end = min(count, i + 64);
+		if (!user_read_access_begin(from + i * stride,
+					    (end - i - 1) * stride + sizeof(*to)))
+			return -EFAULT;
+		for (; i < end; i++) {
+			const u64 __user *src = from + i * stride;
+			u64 *dst = (u64 *)&to[i];
+
+			for (j = 0; j < words; j++)
+				unsafe_get_user(dst[j], &src[j], efault);
+		}
+		user_read_access_end();
+	}
+	return 0;
+
+efault:
+	user_read_access_end();
+	return -EFAULT;
+}
+
 void cpupeek_helper_init_delayed_work(struct delayed_work *work,
 				      work_func_t func)
 {
@@ -179,6 +212,69 @@ unsigned long cpupeek_helper_local_irq_save(void)
 bool cpupeek_helper_may_run_on(u32 cpu)
 {
 	return cpu < nr_cpu_ids && cpumask_test_cpu(cpu, current->cpus_ptr);
+}
+
+/*
+ * Answers to user space, each where its number, in @reserved, says; @size is
+ * that of all there may be.
+ */
+int cpupeek_helper_put_answers(void __user *to, size_t size, size_t stride,
+			       const struct cpupeek_op *ops, size_t count)
+{
+	size_t i, end;
+
+	for (i = 0; i < count; i = end) {
+		end = min(count, i + 64);
+		if (!user_write_access_begin(to, size))
+			return -EFAULT;
+		for (; i < end; i++) {
+			const struct cpupeek_op *op = &ops[i];
+			struct cpupeek_op __user *dst =
+				to + op->reserved * stride;
+
+			unsafe_put_user(op->status, &dst->status, efault);
+			unsafe_put_user(op->tsc, &dst->tsc, efault);
+			unsafe_put_user(op->value, &dst->value, efault);
+			unsafe_put_user((u64)op->edx << 32 | op->ecx,
+					(u64 __user *)&dst->ecx, efault);
+		}
+		user_write_access_end();
+	}
+	return 0;
+
+efault:
+	user_write_access_end();
+	return -EFAULT;
+}
+
+/* The same for a plan's results. */
+int cpupeek_helper_put_results(struct cpupeek_result __user *to, size_t size,
+			       const struct cpupeek_op *ops, size_t count)
+{
+	size_t i, end;
+
+	for (i = 0; i < count; i = end) {
+		end = min(count, i + 64);
+		if (!user_write_access_begin(to, size))
+			return -EFAULT;
+		for (; i < end; i++) {
+			const struct cpupeek_op *op = &ops[i];
+			struct cpupeek_result __user *dst = &to[op->reserved];
+
+			unsafe_put_user((u64)op->cpu << 32 | (u32)op->status,
+					(u64 __user *)&dst->status, efault);
+			unsafe_put_user(op->tsc, &dst->tsc, efault);
+			unsafe_put_user(op->value, &dst->value, efault);
+			unsafe_put_user((u64)op->edx << 32 | op->ecx,
+					(u64 __user *)&dst->ecx, efault);
+		}
+		user_write_access_end();
+	}
+	return 0;
+
+efault:
+	user_write_access_end();
+	return -EFAULT;
 }
 
 void cpupeek_helper_queue_delayed_work(struct delayed_work *work,

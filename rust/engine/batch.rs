@@ -23,6 +23,7 @@ use crate::{
             TscPair,
             CPU_SELF, //
         },
+        user_ops, //
     },
     logic::plan::Planner,
     policy::Access,
@@ -57,6 +58,13 @@ pub(crate) struct Batch {
     pub(crate) tsc: Option<UserPtr>,
 }
 
+/// A batch in a group's memory.
+struct Planned {
+    cpus: usize,
+    /// No operation was refused or on [`CPU_SELF`]: nothing but answers goes back.
+    is_plain: bool,
+}
+
 impl Batch {
     /// On whose account it is, with the given rights.
     fn caller<'a>(&self, access: &'a Access) -> Caller<'a> {
@@ -72,17 +80,12 @@ impl Batch {
 
     /// Copies the operations in, each byte once.
     pub(super) fn fetch(&self, staged: &mut [Op]) -> Result {
-        let mut reader = self.slice().reader();
-        if self.stride == size_of::<Op>() {
-            return reader.read_slice(AsBytes::as_bytes_mut(staged));
-        }
-        for op in staged {
-            *op = reader.read()?;
-            // After the last operation there may be nothing more, mapped or not.
-            let gap = self.stride.saturating_sub(size_of::<Op>());
-            reader.skip(gap.min(reader.len()))?;
-        }
-        Ok(())
+        user_ops::fetch(self.ops, self.stride, staged)
+    }
+
+    /// Copies answers out, each to the operation whose number it has.
+    fn store_answers(&self, answers: &[Op]) -> Result {
+        user_ops::store_answers(self.ops, self.stride, self.count, answers)
     }
 
     /// Copies the operations out.
@@ -118,31 +121,33 @@ impl Engine {
             },
         )?;
         let planned = self.plan(access, batch, group.memory());
-        let used = match planned {
-            Ok(used) => used,
+        let planned = match planned {
+            Ok(planned) => planned,
             Err(error) => {
                 spare.keep(group);
                 return Err(error);
             }
         };
-        let mut flight = group.start(used).map_err(|(_, error)| error)?;
+        let mut flight = group.start(planned.cpus).map_err(|(_, error)| error)?;
         let deadline = Deadline::after_ms(batch.timeout_ms);
         let result = self
             .fly(&mut flight, deadline, batch.caller(access))
             .and_then(|()| {
-                batch.store(
-                    self.collect(&mut flight, &[])?
-                        .get(..batch.count)
-                        .ok_or(EINVAL)?,
-                )?;
+                if planned.is_plain && flight.is_complete() {
+                    for view in flight.views().0 {
+                        batch.store_answers(view.done)?;
+                    }
+                } else {
+                    let staged = self.collect(&mut flight, &[])?;
+                    batch.store(staged.get(..batch.count).ok_or(EINVAL)?)?;
+                }
                 Self::store_tsc(&mut flight, batch.tsc)
             });
         self.land(flight, |group| spare.keep(group));
         result
     }
 
-    /// Copies the operations in, checks each, and groups those that pass by CPU. Returns how many
-    /// CPUs that are.
+    /// Copies the operations in, checks each, and groups those that pass by CPU.
     ///
     /// The operations for the handlers have their number among the staged ones in `reserved`.
     fn plan(
@@ -150,14 +155,16 @@ impl Engine {
         access: &Access,
         batch: &Batch,
         memory: Memory<'_, ReadRegister>,
-    ) -> Result<usize> {
+    ) -> Result<Planned> {
         let staged = memory.staged.get_mut(..batch.count).ok_or(EINVAL)?;
         batch.fetch(staged)?;
 
         let here = regs::current_cpu();
         let resolve = |cpu| if cpu == CPU_SELF { here } else { cpu };
         let mut planner = Planner::new(memory.index, memory.plan);
+        let mut is_plain = true;
         for op in staged.iter_mut() {
+            is_plain &= op.cpu != CPU_SELF;
             let counted = access.check(op).and_then(|()| {
                 let given = op.cpu;
                 op.cpu = resolve(given);
@@ -167,6 +174,7 @@ impl Engine {
                 }
                 planner.count(op.cpu).then_some(()).ok_or(ENXIO)
             });
+            is_plain &= counted.is_ok();
             op.await_answer(counted);
             self.count_refusal(op);
         }
@@ -179,7 +187,10 @@ impl Engine {
                 slot.reserved = i as u32;
             }
         }
-        Ok(planner.finish().len())
+        Ok(Planned {
+            cpus: planner.finish().len(),
+            is_plain,
+        })
     }
 
     /// Brings the answers into the caller's order, among the staged operations. With `fresh` those

@@ -21,6 +21,7 @@ use crate::{
             OpResult,
             CPU_SELF, //
         },
+        user_ops, //
     },
     logic::plan::Planner,
     policy::Access,
@@ -55,6 +56,8 @@ pub(crate) struct Plan {
     /// In the caller's order; the status is that of a result which has no answer. What is refused
     /// here is refused for good.
     ops: KVVec<Op>,
+    /// None of them is.
+    is_plain: bool,
     capacity: Capacity,
     /// Groups in here are filled and planned.
     #[pin]
@@ -96,6 +99,7 @@ impl Plan {
             };
             op.await_answer(checked);
         }
+        let is_plain = ops.iter().all(Op::is_awaiting_answer);
         let cpus = nr_cpu_ids() as usize;
         let plan = try_pin_init!(Self {
             engine,
@@ -107,6 +111,7 @@ impl Plan {
                 index: cpus,
             },
             ops,
+            is_plain,
             spare <- Spare::new(),
             buffer <- new_mutex!(None, "cpupeek_buffer"),
         });
@@ -164,11 +169,16 @@ impl Plan {
             .engine
             .fly(&mut flight, deadline, caller)
             .and_then(|()| {
-                let staged = self.engine.collect(&mut flight, ops)?;
                 match request.results {
-                    Some(place) => Self::store(place, staged),
-                    None => self.publish(staged),
-                }?;
+                    // Without a refused operation there is nothing but answers.
+                    Some(place) if checked.is_none() && self.is_plain && flight.is_complete() => {
+                        for view in flight.views().0 {
+                            user_ops::store_results(place, self.len(), view.done)?;
+                        }
+                    }
+                    Some(place) => Self::store(place, self.engine.collect(&mut flight, ops)?)?,
+                    None => self.publish(self.engine.collect(&mut flight, ops)?)?,
+                }
                 Engine::store_tsc(&mut flight, request.tsc)
             });
         // Unlike a batch's, this memory is what the plan was prepared for, whatever its size.

@@ -19,6 +19,7 @@ pub(crate) mod regs;
 pub(crate) mod task;
 pub(crate) mod ticker;
 pub(crate) mod uapi;
+pub(crate) mod user_ops;
 
 /// bindgen's view of `helpers.c`. Wrapped here, used nowhere else.
 #[expect(
@@ -32,6 +33,10 @@ pub(crate) mod uapi;
     reason = "C structures that are empty in some configurations"
 )]
 mod helpers {
+    use crate::kapi::uapi::{
+        cpupeek_op,
+        cpupeek_result, //
+    };
     use kernel::bindings::*;
     use kernel::ffi;
 

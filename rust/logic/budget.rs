@@ -8,13 +8,19 @@
 //! target: how long the quick ones took, and how far the next one can be trusted to be quick.
 //!
 //! An answer is *quick* if it came within the ceiling, spun for or slept for. So a target that has
-//! become quick again is noticed although nobody spins for it.
+//! become quick again is noticed although nobody spins for it; but not always, because one that was
+//! slept for came later by a wake-up, and where that alone takes as long as the ceiling no answer would
+//! ever be quick again. So after some late answers in a row one is spun for up to the ceiling: a probe.
 
-/// Trust that a few quick answers in a row build up, and that spinning needs.
-const TRUST_MAX: u32 = 8;
+/// Trust that a few quick answers in a row build up.
+const TRUST_MAX: i32 = 8;
 
-/// What a late answer costs in trust: spinning pays while fewer than a third are late.
-const TRUST_LATE: u32 = 2;
+/// What a late answer costs in trust: spinning pays while fewer than a third are late. Without trust,
+/// which is more than 0, there is no spinning.
+const TRUST_LATE: i32 = 2;
+
+/// Distrust at which the next answer is a probe: after this many late answers, one at a time.
+const TRUST_PROBE: i32 = -6;
 
 const TRUST_BITS: u32 = 4;
 
@@ -23,7 +29,7 @@ const TRUST_BITS: u32 = 4;
 pub struct Budget {
     /// Mean duration of quick answers, exponentially weighted.
     quick: u32,
-    trust: u32,
+    trust: i32,
 }
 
 /// The bounds of spinning, in TSC cycles.
@@ -36,11 +42,11 @@ pub struct Limits {
 }
 
 impl Budget {
-    /// Nothing is known yet: try a quarter of the ceiling.
+    /// Nothing is known yet, and the first answer is a probe.
     pub const fn unknown(limits: Limits) -> Self {
         Self {
             quick: limits.ceiling / 8,
-            trust: TRUST_LATE,
+            trust: TRUST_PROBE,
         }
     }
 
@@ -51,7 +57,7 @@ impl Budget {
         }
         Some(Self {
             quick: word >> TRUST_BITS,
-            trust: (word & ((1 << TRUST_BITS) - 1)) - 1,
+            trust: (word & ((1 << TRUST_BITS) - 1)) as i32 - 1 + TRUST_PROBE,
         })
     }
 
@@ -59,12 +65,14 @@ impl Budget {
     pub const fn into_word(self) -> u32 {
         let max = u32::MAX >> TRUST_BITS;
         let quick = if self.quick < max { self.quick } else { max };
-        quick << TRUST_BITS | (self.trust + 1)
+        quick << TRUST_BITS | (self.trust - TRUST_PROBE + 1) as u32
     }
 
     /// How long to spin for the next answer.
     pub const fn spin(self, limits: Limits) -> u32 {
-        let wanted = if self.trust == 0 {
+        let wanted = if self.trust == TRUST_PROBE {
+            limits.ceiling
+        } else if self.trust <= 0 {
             0
         } else {
             // Twice the mean, and a little for when that is next to nothing.
@@ -91,7 +99,20 @@ impl Budget {
         if took > limits.ceiling as u64 {
             return Self {
                 quick: self.quick,
-                trust: self.trust.saturating_sub(TRUST_LATE),
+                trust: match self.trust {
+                    // A failed probe: not again so soon.
+                    TRUST_PROBE => 0,
+                    trust if trust <= 0 => trust - 1,
+                    trust if trust < TRUST_LATE => 0,
+                    trust => trust - TRUST_LATE,
+                },
+            };
+        }
+        if self.trust <= 0 {
+            // What was known is from before the target was late, or no knowledge at all.
+            return Self {
+                quick: took as u32,
+                trust: 1,
             };
         }
         let (old, new) = (self.quick as i64, took as i64);
@@ -106,3 +127,6 @@ impl Budget {
         }
     }
 }
+
+// Distrust, none, and trust, all of them plus 1, so that no word is 0.
+const _: () = assert!(TRUST_MAX - TRUST_PROBE + 1 < 1 << TRUST_BITS);

@@ -32,13 +32,21 @@ use kernel::{
 pub(crate) struct Dispatched {
     /// Calls to other CPUs.
     pub(crate) remote: u32,
-    /// Calls on this CPU, which were through at once.
+    /// Rounds on this CPU.
     pub(crate) local: u32,
     /// Operations performed by those.
     pub(crate) local_ops: u32,
 }
 
 impl Dispatched {
+    /// The slice's CPU was this one: the round is through, in the caller's own time.
+    fn count_local<W: Work>(&mut self, slice: &Slice<W>) {
+        slice.busy.set(0);
+        let ops = slice.done.get().wrapping_sub(slice.stable.get());
+        self.local = self.local.wrapping_add(1);
+        self.local_ops = self.local_ops.wrapping_add(ops);
+    }
+
     /// Whether any CPU was called.
     pub(crate) fn called(self) -> bool {
         self.remote != 0 || self.local != 0
@@ -74,55 +82,65 @@ impl<W: Work> Flight<W> {
 
     /// Calls every CPU that has operations left and is not being called, all of them at once.
     ///
-    /// The CPU that the caller is on comes last, so that the others work in the meantime.
+    /// The CPU that the caller is on works last, so that the others work in the meantime; it needs
+    /// no call.
     pub(crate) fn dispatch(&mut self) -> Dispatched {
         let mut counts = Dispatched::default();
         let here = regs::current_cpu();
-        let calls = self.slices().iter().filter(|s| s.wants_call()).count();
-        if calls == 0 {
-            return counts;
-        }
-
-        if self.header().in_flight.begin(calls as u32) && self.waiting {
-            // The last handler of an earlier round has crossed, and tells us now or already has.
-            self.header().done.wait();
-        }
-        let mut call = |slice: &Slice<W>| {
-            slice.stable.set(slice.done.get());
-            slice.state.store(CALLED, Relaxed);
-            // SAFETY: The csd is not locked, since the state was ready. The share that was taken
-            // above keeps the memory until the handler has dropped it, and `run_slice()` is for
-            // hard interrupts.
-            match unsafe { slice.csd.call(slice.cpu) } {
-                Ok(Called::Remote) => counts.remote = counts.remote.wrapping_add(1),
-                Ok(Called::Local) => {
-                    let ops = slice.done.get().wrapping_sub(slice.stable.get());
-                    // The caller's own time.
-                    slice.busy.set(0);
-                    counts.local = counts.local.wrapping_add(1);
-                    counts.local_ops = counts.local_ops.wrapping_add(ops);
-                }
-                Err(_) => {
-                    slice.state.store(READY, Relaxed);
-                    slice.lost.set(true);
-                    self.header().in_flight.cancel();
-                }
+        let is_remote = |s: &&Slice<W>| s.wants_call() && s.cpu != here;
+        let calls = self.slices().iter().filter(is_remote).count();
+        if calls > 0 {
+            if self.header().in_flight.begin(calls as u32) && self.waiting {
+                // The last handler of an earlier round has crossed, and tells us now or already
+                // has.
+                self.header().done.wait();
             }
-        };
-        let mut left = calls;
-        for remote in [true, false] {
-            for slice in self.slices() {
-                if left > 0 && slice.wants_call() && (slice.cpu != here) == remote {
-                    call(slice);
-                    left = left.wrapping_sub(1);
-                }
+            // A slice wants another call as soon as its handler is through with a round. Such
+            // slices are for the next dispatch: this one took shares for those it has counted.
+            for slice in self.slices().iter().filter(is_remote).take(calls) {
+                self.call(slice, &mut counts);
             }
         }
-        // A slice can want another call as soon as its handler is through with a round; such
-        // slices are for the next dispatch, and `left` keeps this one to what it took shares for.
-        // Fewer than that cannot be: only this function makes a slice want no call.
-        self.waiting = !self.header().in_flight.leave();
+        let is_local = |s: &&Slice<W>| s.wants_call() && s.cpu == here;
+        if let Some(slice) = self.slices().iter().find(is_local) {
+            // If the caller has moved in the meantime, the slice is for the next dispatch.
+            let through = regs::with_irqs_off(|now| {
+                (now == here).then(|| {
+                    slice.stable.set(slice.done.get());
+                    slice.run_round();
+                })
+            });
+            if through.is_some() {
+                counts.count_local(slice);
+            }
+        }
+        if calls > 0 {
+            self.waiting = !self.header().in_flight.leave();
+        }
         counts
+    }
+
+    /// Calls the CPU of a slice that wants it; a share was taken for that.
+    fn call(&self, slice: &Slice<W>, counts: &mut Dispatched) {
+        slice.stable.set(slice.done.get());
+        slice.state.store(CALLED, Relaxed);
+        // SAFETY: The csd is not locked, since the state was ready. The share keeps the memory
+        // until the handler has dropped it, and `run_slice()` is for hard interrupts.
+        match unsafe { slice.csd.call(slice.cpu) } {
+            Ok(Called::Remote) => counts.remote = counts.remote.wrapping_add(1),
+            Ok(Called::Local) => counts.count_local(slice),
+            Err(_) => {
+                slice.state.store(READY, Relaxed);
+                slice.lost.set(true);
+                self.header().in_flight.cancel();
+            }
+        }
+    }
+
+    /// Whether every operation is through.
+    pub(crate) fn is_complete(&self) -> bool {
+        let mut slices = self.slices().iter();
+        slices.all(|s| s.is_ready() && s.done.get() == s.len)
     }
 
     /// Whether some CPU that is not being called has operations left.

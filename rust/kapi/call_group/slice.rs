@@ -152,10 +152,11 @@ pub(super) unsafe extern "C" fn run_slice<W: Work>(info: *mut c_void) {
 }
 
 impl<W: Work> Slice<W> {
-    /// Performs as many operations as one round allows, and returns the header.
-    fn run_round(&self) -> *const Header {
+    /// Performs as many operations as one round allows, and returns the header. Runs on the slice's
+    /// CPU with interrupts off.
+    pub(super) fn run_round(&self) -> *const Header {
         let header = self.header;
-        // SAFETY: By the type invariant; the share of this call keeps it valid.
+        // SAFETY: By the type invariant; a share, or the caller itself, keeps it valid.
         let bound = unsafe { (*header).bound };
         let done = self.done.get();
         let count = self.len.wrapping_sub(done).min(MAX_OPS);

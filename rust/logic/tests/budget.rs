@@ -17,12 +17,37 @@ fn after(answers: impl IntoIterator<Item = u64>) -> Budget {
 }
 
 #[test]
-fn an_unknown_target_is_spun_for_a_while() {
-    let spin = Budget::unknown(LIMITS).spin(LIMITS);
-    assert!(
-        (LIMITS.ceiling / 8..=LIMITS.ceiling / 2).contains(&spin),
-        "{spin}"
-    );
+fn an_unknown_target_is_spun_for_once() {
+    let unknown = Budget::unknown(LIMITS);
+    assert_eq!(unknown.spin(LIMITS), LIMITS.ceiling);
+    assert_eq!(unknown.learn(2_000_000, LIMITS).spin(LIMITS), 0);
+}
+
+#[test]
+fn a_target_that_was_late_is_tried_now_and_then() {
+    let mut budget = after([6_000; 40]);
+    let mut spun = 0u64;
+    for _ in 0..1000 {
+        spun += u64::from(budget.spin(LIMITS));
+        budget = budget.learn(2_000_000, LIMITS);
+    }
+    let ceilings = spun / u64::from(LIMITS.ceiling);
+    assert!((100..=200).contains(&ceilings), "{ceilings}");
+}
+
+/// Where a wake-up takes longer than the ceiling, an answer that is slept for is never quick.
+#[test]
+fn slow_wake_ups_do_not_end_the_spinning_for_ever() {
+    let (answer, wake_up) = (150_000, 100_000);
+    let mut budget = after([2_000_000; 20]);
+    let mut slept = 0;
+    for _ in 0..100 {
+        let sleeps = budget.spin(LIMITS) < answer;
+        slept += u32::from(sleeps);
+        let took = if sleeps { answer + wake_up } else { answer };
+        budget = budget.learn(took.into(), LIMITS);
+    }
+    assert!(slept < 15, "{slept}");
 }
 
 #[test]
