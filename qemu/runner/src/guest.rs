@@ -275,13 +275,10 @@ fn spawn(command: &mut Command, log: File) -> Result<Child> {
         .stdout(log)
         .stderr(errors)
         .process_group(0);
-    // SAFETY: between fork and exec only prctl(), sigemptyset() and sigprocmask() are called, which are safe there.
+    // SAFETY: between fork and exec only prctl() is called, which is safe there and touches no memory.
     unsafe {
         command.pre_exec(|| {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            let mut none = std::mem::zeroed();
-            libc::sigemptyset(&mut none);
-            libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
             Ok(())
         });
     }

@@ -2,6 +2,7 @@
 //! This side of the glass: the repository, its scripts, the tool root and the prepared kernels.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -41,8 +42,24 @@ impl Host {
 
     /// A command that runs in the tool root.
     pub fn in_root(&self) -> Command {
-        let mut command = Command::new(self.repo.join("scripts/in-root"));
+        let mut command = self.script("in-root");
         command.arg(&self.line).arg("--");
+        command
+    }
+
+    /// One of the repository's scripts, which a signal ends although this process holds its own back.
+    fn script(&self, name: &str) -> Command {
+        let mut command = Command::new(self.repo.join("scripts").join(name));
+        // SAFETY: between fork and exec only sigemptyset() and sigprocmask() are called, which are safe there; the set is
+        // initialised before it is used.
+        unsafe {
+            command.pre_exec(|| {
+                let mut none = std::mem::zeroed();
+                libc::sigemptyset(&mut none);
+                libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+                Ok(())
+            });
+        }
         command
     }
 
@@ -67,14 +84,14 @@ impl Host {
 
     /// Makes sure that a kernel is there.
     pub fn kernel(&self, flavour: Flavour) -> Result<Kernel> {
-        let script = self.repo.join("scripts/kernel");
-        let output = Command::new(&script)
+        let output = self
+            .script("kernel")
             .arg(&self.line)
             .arg(flavour.name())
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())
             .output()
-            .context(|| format!("run {}", script.display()))?;
+            .context(|| "run scripts/kernel".to_owned())?;
         if !output.status.success() {
             return Err(Error::new(format!(
                 "there is no {} kernel of the line {} (see above)",
@@ -106,7 +123,11 @@ impl Host {
 
     /// The library that is preloaded under QEMU, built if needed: dynamic, unlike everything else here.
     pub fn machine_library(&self) -> Result<PathBuf> {
-        let target = self.repo.join("target/machine");
+        // It uses the C library of the root that QEMU runs in.
+        let target = self
+            .repo
+            .join("target")
+            .join(format!("machine-{}", self.line));
         let manifest = self.repo.join("Cargo.toml");
         let arguments = [
             "env",
@@ -134,6 +155,21 @@ impl Host {
             .join(name);
         path.is_file().then_some(path)
     }
+}
+
+/// Where slow things are kept, as scripts/lib.sh has it.
+pub fn cache() -> Result<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(cache) = set("CPUPEEK_CACHE") {
+        return Ok(cache.into());
+    }
+    set("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".cache")))
+        .map(|base| base.join("cpupeek"))
+        .ok_or_else(|| {
+            Error::new("there is no HOME to keep a cache in: set CPUPEEK_CACHE to a folder")
+        })
 }
 
 fn kernel(text: &str) -> Result<Kernel> {

@@ -21,6 +21,7 @@ mod probe;
 mod qemu;
 mod run;
 mod rundir;
+mod slots;
 
 use options::Request;
 use outcome::EXIT_USAGE;

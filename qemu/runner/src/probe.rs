@@ -3,11 +3,11 @@
 //! execute a kernel, so a guest is booted once and the answer is remembered.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use crate::error::{Context, Error, Result};
-use crate::host::{Host, Kernel};
+use crate::host::{self, Host, Kernel};
 use crate::options::{Accel, Flavour, Options};
 use crate::outcome::Outcome;
 use crate::qemu::Lane;
@@ -23,7 +23,7 @@ pub fn kvm_works(host: &Host, directory: &Path, events: Events<'_>) -> Result<bo
         return Ok(false);
     }
     let kernel = host.kernel(Flavour::Stock)?;
-    let remembered = cache()?.join("kvm").join(key(host, &kernel)?);
+    let remembered = host::cache()?.join("kvm").join(key(host, &kernel)?);
     if let Ok(answer) = fs::read_to_string(&remembered) {
         return Ok(answer.starts_with("yes"));
     }
@@ -98,20 +98,6 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
-}
-
-fn cache() -> Result<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(cache) = set("CPUPEEK_CACHE") {
-        return Ok(cache.into());
-    }
-    set("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".cache")))
-        .map(|base| base.join("cpupeek"))
-        .ok_or_else(|| {
-            Error::new("there is no HOME to keep a cache in: set CPUPEEK_CACHE to a folder")
-        })
 }
 
 /// Written beside and renamed: an interrupted run leaves no half answer.

@@ -22,6 +22,7 @@ use crate::outcome::Outcome;
 use crate::probe;
 use crate::qemu::{self, Lane};
 use crate::rundir;
+use crate::slots::Slot;
 
 /// Boots in which /init may fail to say a word before the run is given up.
 const BOOTS: u32 = 3;
@@ -77,6 +78,7 @@ pub fn run(options: &Options) -> Result<Report> {
         Some(path) => Some(described(&host, &path, &mut options)?),
     };
     let kernel = host.kernel(options.flavour)?;
+    let _slot = Slot::take(events.1)?;
     let directory = rundir::create(&host.repo)?;
     let lane = match options.accel {
         Accel::Tcg => Lane::Tcg,

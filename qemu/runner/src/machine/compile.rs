@@ -44,7 +44,6 @@ pub fn compile(path: &Path, text: &str) -> Result<Machine> {
         compiler.msr(msr.get_ref(), &msr.span())?;
     }
     Ok(Machine {
-        path: path.to_owned(),
         cpus,
         append: file.append,
         lines: compiler.lines,

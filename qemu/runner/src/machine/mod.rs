@@ -6,15 +6,13 @@ mod compile;
 mod toml;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::error::{Context, Result};
 
 /// A machine that has been checked.
 #[derive(Debug)]
 pub struct Machine {
-    /// Where it is described.
-    pub path: PathBuf,
     /// Its CPUs.
     pub cpus: u32,
     /// For the guest's kernel command line.
@@ -73,7 +71,6 @@ mod tests {
     #[test]
     fn the_report_has_names() {
         let machine = Machine {
-            path: PathBuf::new(),
             cpus: 1,
             append: String::new(),
             lines: String::new(),
