@@ -4,6 +4,7 @@
 
 use crate::allow::AllowArgs;
 use crate::cpus::Selection;
+use crate::doctor::DoctorArgs;
 use clap::{Args, Parser, Subcommand};
 use cpupeek_client::{Register, DEFAULT_PATH};
 use std::path::PathBuf;
@@ -55,6 +56,8 @@ pub enum Command {
     Cpuid(CpuidArgs),
     /// Show, check and load the list of registers that users may read
     Allow(AllowArgs),
+    /// Say why you can or cannot read a register, and what would change it
+    Doctor(DoctorArgs),
     /// List the named values: frequency, temperature, energy, ...
     #[command(after_help = EXIT_STATUS)]
     List(ListArgs),
@@ -173,7 +176,7 @@ pub struct How {
 }
 
 /// A 32-bit number in hex with 0x, or in decimal.
-fn parse_number(text: &str) -> Result<u32, String> {
+pub fn parse_number(text: &str) -> Result<u32, String> {
     let (digits, radix) = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         Some(hex) => (hex, 16),
         None => (text, 10),

@@ -5,6 +5,7 @@
 mod allow;
 mod args;
 mod cpus;
+mod doctor;
 mod info;
 mod json;
 mod list;
@@ -82,6 +83,7 @@ fn run(cli: &Cli) -> Result<Outcome, Failure> {
         Command::Msr(args) => read::run(&mut out, &device()?, &args.registers(), &args.how),
         Command::Cpuid(args) => read::run(&mut out, &device()?, &args.registers(), &args.how),
         Command::Allow(args) => allow::run(&mut out, device, args),
+        Command::Doctor(args) => doctor::run(&mut out, &cli.device, args),
         Command::List(args) => list::run(&mut out, args).map(|()| Outcome::AllRead),
         Command::Show(args) => show::run(&mut out, args),
     }

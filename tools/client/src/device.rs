@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::uapi;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -157,7 +157,17 @@ impl Device {
         if !kind.is_char_device() {
             return Err(DeviceError::NotCpupeek { path: path.into() });
         }
-        let file = File::open(path).map_err(cannot_open)?;
+        Self::from_file(File::open(path).map_err(cannot_open)?, path)
+    }
+
+    /// Uses a descriptor that somebody else has opened, and perhaps
+    /// [narrowed](Device::narrow), and asks the module what it can do.
+    pub fn from_fd(fd: OwnedFd) -> Result<Self, DeviceError> {
+        let name = format!("descriptor {}", fd.as_raw_fd());
+        Self::from_file(fd.into(), Path::new(&name))
+    }
+
+    fn from_file(file: File, path: &Path) -> Result<Self, DeviceError> {
         let info =
             ioctl::info(&file).map_err(|errno| DeviceError::from_info(path.into(), errno))?;
         match Info::from_raw(&info) {

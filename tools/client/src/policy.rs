@@ -207,8 +207,8 @@ impl Device {
     pub fn set_allowed(&self, ranges: &[AllowedRange]) -> Result<u64, AllowError> {
         let raw: Vec<_> = ranges.iter().map(|range| range.to_raw()).collect();
         let (header, result) = ioctl::set_allow(self.file(), &raw);
-        let index = (header.bad_range != uapi::CPUPEEK_CONST_NO_RANGE)
-            .then_some(header.bad_range as usize);
+        let index =
+            (header.bad_range != uapi::CPUPEEK_CONST_NO_RANGE).then_some(header.bad_range as usize);
         match (result, index) {
             (Ok(()), _) => Ok(header.generation),
             (Err(Errno::INVAL), Some(index)) => Err(AllowError::Malformed(index)),
