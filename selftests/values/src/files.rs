@@ -82,6 +82,19 @@ pub fn number(cpu: u32, name: &str) -> i128 {
     }
 }
 
+/// The number in a file as soon as there is one: a busy host makes reading take so long that now and
+/// then nothing exact can come of it.
+#[track_caller]
+pub fn patient_number(cpu: u32, name: &str) -> i128 {
+    loop {
+        match try_number(cpu, name) {
+            Err(Errno(libc::ENODATA)) => sleep(Duration::from_millis(SHORTEST_CACHE_MS)),
+            Err(error) => panic!("{name} of CPU {cpu}: {error:?}"),
+            Ok(number) => return number,
+        }
+    }
+}
+
 pub fn try_set(attribute: &str, value: &str) -> Result<(), Errno> {
     guest::write(guest::attribute_path(attribute), value)
 }

@@ -103,8 +103,8 @@ impl Machine {
         self.registers.get(&(cpu, number)).copied()
     }
 
-    pub fn has(&self, number: u32) -> bool {
-        self.registers.keys().any(|&(_, n)| n == number)
+    pub fn is_intel(&self) -> bool {
+        self.vendor == "GenuineIntel"
     }
 
     /// Registers that are the same on all CPUs.

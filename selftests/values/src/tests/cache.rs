@@ -57,20 +57,22 @@ fn age_and_generation(env: &Env) {
 fn a_register_is_read_once_per_period(_: &Env) {
     let control = Control::new();
     let cpu = guest::online()[0];
+    let mut names = files::names(cpu);
+    // A frequency is another matter: it takes two samples.
+    names.retain(|name| !["freq_khz", "freq_error_ppm", "c0_permille"].contains(&name.as_str()));
+    let read_all = || {
+        for name in &names {
+            number(cpu, name);
+        }
+    };
+    // Energy that was never read before has to be read from the CPU to begin with.
+    read_all();
     for _ in 0..5 {
         files::expire();
-        files::set("cache_ms", 10_000);
-        sleep(Duration::from_millis(1));
-        files::set("cache_ms", files::SHORTEST_CACHE_MS);
         let reads = control.reads(cpu, THERM_STATUS);
         number(cpu, "cpu_thermal_margin");
         files::set("cache_ms", 60_000);
-        for name in files::names(cpu) {
-            // A frequency is another matter: it takes two samples.
-            if !["freq_khz", "freq_error_ppm", "c0_permille"].contains(&name.as_str()) {
-                number(cpu, &name);
-            }
-        }
+        read_all();
         assert_eq!(control.reads(cpu, THERM_STATUS), reads + 1);
     }
 }
@@ -151,10 +153,16 @@ fn a_thousand_readers_refresh_once(_: &Env) {
             );
             assert_eq!(number(target, "generation") - before.2, refreshes.into());
             assert!((1..=1 + ms / files::SHORTEST_CACHE_MS).contains(&refreshes));
-            assert_eq!(asked, refreshes, "one interrupt for each");
-            assert_eq!(answered, refreshes, "and no other");
-            // A CPU that polls while idle needs none; the kernel sends others of the same kind.
-            assert!(interrupted <= refreshes + 50, "CAL {interrupted}");
+            // Registers that are slow to read take more than one turn.
+            let most = refreshes * files::names(target).len() as u64;
+            assert!((refreshes..=most).contains(&asked), "{asked} interrupts");
+            assert_eq!(answered, asked, "all of them, and no other");
+            // The kernel sends others of the same kind.
+            let others = 50 + ms / 10;
+            assert!(
+                (answered / 2..=answered + others).contains(&interrupted),
+                "CAL {interrupted}"
+            );
         }
         assert!(called >= ROUNDS);
         let values: Vec<_> = readers

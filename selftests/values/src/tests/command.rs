@@ -148,9 +148,9 @@ fn tables_fit(_: &Env) {
         for line in output.lines() {
             assert!(line.chars().count() <= 80, "{line}");
         }
-        println!("cpupeek {}:\n{output}", arguments.join(" "));
     }
     let (_, output, _) = run(&["show"]);
+    println!("{output}");
     assert!(
         output.contains("(COLUMNS="),
         "it says how to have one table"

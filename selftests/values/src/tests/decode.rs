@@ -13,8 +13,8 @@ use cpupeek_selftests::guest;
 use cpupeek_selftests::sys::{self, Errno};
 use cpupeek_selftests::tests::Env;
 
-use super::{tests, On};
-use crate::control::{Control, ALL};
+use super::{set_unit, tests, On};
+use crate::control::Control;
 use crate::expect::{self, Expected};
 use crate::files::{self, number, try_number};
 use crate::machine::{machine, Register};
@@ -27,7 +27,7 @@ tests! { "decode";
     energies: On::Machine, [],
     cores_differ: On::Hybrid, [],
     no_unit_no_energy: On::NoEnergy, [],
-    no_unit_no_energy_any_more: On::Registers(&[0x606, 0x611]), [Module],
+    no_unit_no_energy_any_more: On::Energy, [Module],
     not_valid_is_no_data: On::Registers(&[0x19c, 0x1a2]), [],
     a_fault_is_an_error: On::Registers(&[0x19c]), [],
     one_value_for_a_package: On::Machine, [],
@@ -133,7 +133,7 @@ fn frequencies(_: &Env) {
         .collect();
     assert!(!cpus.is_empty());
     for &cpu in &cpus {
-        number(cpu, "freq_khz");
+        files::patient_number(cpu, "freq_khz");
     }
     let first: BTreeMap<_, _> = cpus
         .iter()
@@ -143,7 +143,7 @@ fn frequencies(_: &Env) {
     sleep(WINDOW);
     for &cpu in &cpus {
         let (khz, ppm) = (
-            number(cpu, "freq_khz") as f64,
+            files::patient_number(cpu, "freq_khz") as f64,
             number(cpu, "freq_error_ppm"),
         );
         let permille = number(cpu, "c0_permille") as f64;
@@ -182,15 +182,22 @@ fn energies(_: &Env) {
             }
         }
     }
-    // The counter before, the value, and the counter after.
+    // The counters before, the values, and the counters after. A value may be as old as the first
+    // one that is read, because counters are read together.
     let sample = || -> Vec<_> {
         files::expire();
-        all.iter()
-            .map(|&(cpu, name, register, _)| {
-                let counter = || raw(&device, cpu, register).0 as u32;
-                (counter(), number(cpu, name), counter())
-            })
-            .collect()
+        let counters = || -> Vec<_> {
+            all.iter()
+                .map(|&(cpu, _, register, _)| raw(&device, cpu, register).0 as u32)
+                .collect()
+        };
+        let before = counters();
+        let values: Vec<_> = all
+            .iter()
+            .map(|&(cpu, name, ..)| number(cpu, name))
+            .collect();
+        let bounds = before.into_iter().zip(counters());
+        bounds.zip(values).collect()
     };
     let first = sample();
     sleep(Duration::from_millis(200));
@@ -200,8 +207,10 @@ fn energies(_: &Env) {
             let units = i128::from(to.wrapping_sub(from));
             (units * 1_000_000) >> exponent
         };
-        let (least, most) = (uj(first.2, second.0), uj(first.0, second.2));
-        let used = second.1 - first.1;
+        let ((before0, after0), energy0) = first;
+        let ((before1, after1), energy1) = second;
+        let (least, most) = (uj(after0, before1), uj(before0, after1));
+        let used = energy1 - energy0;
         println!("CPU {cpu}: {name} {used} uJ, between {least} and {most}");
         // Each of both values has been rounded down.
         assert!(
@@ -231,8 +240,7 @@ fn no_unit_no_energy(_: &Env) {
 fn no_unit_no_energy_any_more(env: &Env) {
     let control = Control::new();
     assert!(guest::online().into_iter().all(has_energy));
-    control.value(ALL, 0x606, 0);
-    reload(env);
+    set_unit(&control, env, 0);
     no_unit_no_energy(env);
     control.reset();
     reload(env);

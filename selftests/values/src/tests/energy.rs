@@ -13,10 +13,11 @@ use cpupeek_selftests::tests::Env;
 use cpupeek_selftests::util::Random;
 
 use super::decode::reload;
-use super::{tests, On};
+use super::{set_unit, tests, On};
 use crate::control::{Control, ALL};
 use crate::expect::{self, Expected};
 use crate::files::{self, number, try_number};
+use crate::machine::machine;
 
 tests! { "energy";
     exact_over_wraps_and_offline: On::Energy, [Hotplug Module],
@@ -31,7 +32,10 @@ fn counters() -> BTreeMap<u32, (&'static str, u32)> {
     let energies = all.flat_map(|cpu| expect::files(&device, cpu));
     energies
         .filter_map(|(name, expected)| match expected {
-            Expected::Energy { register, exponent } => Some((register, (name, exponent))),
+            // The hypervisor itself has some, which read 0.
+            Expected::Energy { register, exponent } if machine().any(&[register], |_| true) => {
+                Some((register, (name, exponent)))
+            }
             _ => None,
         })
         .collect()
@@ -92,21 +96,13 @@ fn exact_over_wraps_and_offline(env: &Env) {
     }
 }
 
-/// The package's counter and unit on Intel CPUs, on which these tests run.
+/// The package's counter on Intel CPUs, on which these tests run.
 const PKG: u32 = 0x611;
-const UNIT: u32 = 0x606;
-
-/// Makes the unit 2^-exponent J. A counter then wraps in 2^(32-exponent) / 2000 s at least.
-fn set_unit(control: &Control, env: &Env, exponent: u64) {
-    control.value(ALL, UNIT, exponent << 8);
-    reload(env);
-}
-
 fn counted_while_nobody_reads(env: &Env) {
     const EXPONENT: u32 = 19;
     const WRAP: Duration = Duration::from_millis(4300);
     let control = Control::new();
-    set_unit(&control, env, EXPONENT.into());
+    set_unit(&control, env, u64::from(EXPONENT) << 8);
     // Just below 2 kW, which is all that a package may need.
     control.rate(ALL, PKG, (1 << 32) * 1000 / WRAP.as_millis() as u64);
     let device = Device::open();
@@ -141,21 +137,34 @@ fn counted_while_nobody_reads(env: &Env) {
 }
 
 fn a_lapse_is_told_once(env: &Env) {
-    const EXPONENT: u32 = 20;
-    let shortest_wrap = Duration::from_millis(2048);
+    const EXPONENT: u32 = 19;
+    let shortest_wrap = Duration::from_millis(4096);
     let control = Control::new();
-    set_unit(&control, env, EXPONENT.into());
-    files::set("energy_hold_s", 0);
     let cpu = guest::online()[0];
-    control.value(ALL, PKG, 5);
-    assert_eq!(files::fresh(cpu, "energy_pkg_uj"), 0);
-    control.value(ALL, PKG, 1005);
-    assert_eq!(files::fresh(cpu, "energy_pkg_uj"), uj(1000, EXPONENT));
+    loop {
+        set_unit(&control, env, u64::from(EXPONENT) << 8);
+        files::set("energy_hold_s", 0);
+        control.value(ALL, PKG, 5);
+        let start = Instant::now();
+        assert_eq!(files::fresh(cpu, "energy_pkg_uj"), 0);
+        control.value(ALL, PKG, 1005);
+        let energy = files::try_fresh(cpu, "energy_pkg_uj");
+        // Where everything is slow, it may have lapsed already.
+        if start.elapsed() < shortest_wrap {
+            assert_eq!(energy, Ok(uj(1000, EXPONENT)));
+            break;
+        }
+    }
 
-    sleep(shortest_wrap + Duration::from_millis(200));
+    sleep(shortest_wrap + Duration::from_millis(100));
     control.value(ALL, PKG, 7000);
     assert_eq!(try_number(cpu, "energy_pkg_uj"), Err(Errno(libc::ENODATA)));
-    assert_eq!(number(cpu, "energy_pkg_uj"), 0, "it starts again");
+    let start = Instant::now();
+    let again = try_number(cpu, "energy_pkg_uj");
     control.value(ALL, PKG, 7777);
-    assert_eq!(files::fresh(cpu, "energy_pkg_uj"), uj(777, EXPONENT));
+    let more = files::try_fresh(cpu, "energy_pkg_uj");
+    if start.elapsed() < shortest_wrap {
+        assert_eq!(again, Ok(0), "it starts again");
+        assert_eq!(more, Ok(uj(777, EXPONENT)));
+    }
 }

@@ -10,8 +10,8 @@ use cpupeek_selftests::tests::Env;
 use cpupeek_selftests::trace::{Event, Trace};
 
 use super::decode::reload;
-use super::{tests, On};
-use crate::control::{Control, ALL};
+use super::{set_unit, tests, On};
+use crate::control::Control;
 use crate::files::{self, number};
 
 tests! { "idle";
@@ -70,8 +70,7 @@ fn energy_is_counted_for_a_while(env: &Env) {
     const HOLD_S: u64 = 2;
     // Half of the shortest wrap at 2^-20 J.
     const TICK_MS: u64 = 1024;
-    Control::new().value(ALL, 0x606, 20 << 8);
-    reload(env);
+    set_unit(&Control::new(), env, 20 << 8);
     files::set("energy_hold_s", HOLD_S);
     let cpu = guest::online()[0];
     let refreshes = attribute("refreshes");

@@ -12,12 +12,14 @@ mod hotplug;
 mod idle;
 mod input;
 
-use cpupeek_selftests::guest;
-use cpupeek_selftests::tests::Test;
+use std::path::Path;
 
-use crate::control::Control;
+use cpupeek_selftests::guest;
+use cpupeek_selftests::tests::{Env, Test};
+
+use crate::control::{Control, ALL};
 use crate::files;
-use crate::machine::{described, Register};
+use crate::machine::{described, machine, Register};
 
 /// A kind of machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +28,7 @@ pub enum On {
     Machine,
     /// The one that the host script has chosen for what is the same on all, with a temperature.
     Once,
-    /// One on which these registers are described.
+    /// One on which these registers are described, and may be read.
     Registers(&'static [u32]),
     /// One with cores of two kinds.
     Hybrid,
@@ -50,14 +52,19 @@ impl On {
         match self {
             Self::Machine => true,
             Self::Once => std::env::var_os("ONCE").is_some(),
-            Self::Registers(all) => all.iter().all(|&number| machine.has(number)),
+            Self::Registers(all) => all
+                .iter()
+                .all(|&number| machine.any(&[number], |register| register != Register::Fault)),
             Self::Hybrid => {
                 let last = guest::possible().pop().unwrap_or(0);
                 machine.register(0, 0x64e) != machine.register(last, 0x64e)
             }
             Self::Energy => machine.any(ENERGY, |register| matches!(register, Register::Rate(_))),
             Self::NoEnergy => machine.any(&[0x606], |register| register == Register::Constant(0)),
-            Self::Pressure => machine.burst_us == 0 && machine.has(0xe8),
+            Self::Pressure => {
+                let counts = |register| matches!(register, Register::Rate(_));
+                machine.burst_us == 0 && machine.any(&[0xe8], counts)
+            }
             Self::Counted => false,
         }
     }
@@ -85,13 +92,33 @@ pub fn applicable() -> impl Iterator<Item = &'static Test> {
     all().filter(|(on, _)| on.is_here()).map(|(_, test)| test)
 }
 
+/// There while the module may know a unit of energy that is not the described one: it finds that out
+/// when it is loaded.
+const UNIT_CHANGED: &str = "/run/values-test.unit";
+
+/// Makes the unit of energy what `value` says, in all CPUs' register for that.
+pub fn set_unit(control: &Control, env: &Env, value: u64) {
+    std::fs::write(UNIT_CHANGED, "").expect("/run can be written");
+    let intel = machine().is_intel();
+    let register = if intel { 0x606 } else { 0xc001_0299 };
+    control.value(ALL, register, value);
+    decode::reload(env);
+}
+
 /// What the test before has changed is put back.
-fn begin() {
-    files::set("cache_ms", 1000);
+fn begin(env: &Env) {
+    if Path::new(UNIT_CHANGED).exists() {
+        Control::new().reset();
+        decode::reload(env);
+        std::fs::remove_file(UNIT_CHANGED).expect("it is ours");
+    }
     files::set("energy_hold_s", 3600);
     if described().is_some() {
         Control::new().reset();
+        // What was read before that is not to be served.
+        files::expire();
     }
+    files::set("cache_ms", 1000);
 }
 
 /// The table of a group: `function: machines, needs`.
@@ -103,7 +130,7 @@ macro_rules! tests {
                 function: stringify!($function),
                 needs: &[$(cpupeek_selftests::tests::Need::$need),*],
                 run: |env| {
-                    $crate::tests::begin();
+                    $crate::tests::begin(env);
                     $function(env);
                 },
             }),)*
