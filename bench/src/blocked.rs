@@ -75,8 +75,11 @@ const WATCHED: &[&str] = &["pread", "regs", "perf", "read", "batch", "sleep"];
 /// Measures everything with CPUs that are held, and tells the host.
 pub fn measure(guest: &Guest) -> Result<(), String> {
     let cpu = guest.other()?;
-    print_fact(&guest.env, "wake_up_ns".into(), wake_up(guest)?)?;
     for target in TARGETS {
+        if target.hold_us >= 1000 {
+            let what = format!("wake_up_ns/{}", target.name);
+            print_fact(&guest.env, what, wake_up(guest, target)?)?;
+        }
         let _holder = Holder::start(cpu, target)?;
         let mut phase = Phase::new(target);
         let mut late = HashMap::new();
@@ -209,18 +212,19 @@ fn lags(guest: &Guest, target: &Target, phase: &mut Phase) -> Result<(), String>
     Ok(())
 }
 
-/// How long it takes to wake a thread on the caller's CPU from another one, through a pipe: what any
-/// way of waiting by sleeping costs on this machine.
-fn wake_up(guest: &Guest) -> Result<f64, String> {
-    const COUNT: usize = 200;
+/// How long it takes to wake a thread on the caller's CPU from another one, through a pipe, after as
+/// long a sleep as a caller's: what any way of waiting by sleeping costs on this machine.
+fn wake_up(guest: &Guest, target: &Target) -> Result<f64, String> {
+    const COUNT: usize = 101;
+    let sleep = Duration::from_micros((target.hold_us / 2).into());
     let fail = |error: std::io::Error| format!("cannot measure a wake-up: {error}");
     let cpu = guest.other()?;
-    let (mut from, mut to) = std::io::pipe().map_err(fail)?;
+    let (mut from, mut to) = sys::pipe().map_err(fail)?;
     let waker = std::thread::spawn(move || -> std::io::Result<()> {
         use std::io::Write;
         sys::pin(cpu)?;
         for _ in 0..COUNT {
-            sys::sleep(Duration::from_millis(1));
+            sys::sleep(sleep);
             to.write_all(&sys::rdtsc().to_ne_bytes())?;
         }
         Ok(())

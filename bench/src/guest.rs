@@ -116,6 +116,11 @@ pub struct Contender {
 }
 
 impl Contender {
+    /// Whether it reads a register at a time, and so several for a sweep.
+    pub fn is_serial(&self) -> bool {
+        self.key.case == "read" && self.values.len() > 1
+    }
+
     /// Performs the sweep once.
     pub fn sweep(&mut self) -> Result<(), String> {
         self.reader

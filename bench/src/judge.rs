@@ -7,12 +7,15 @@ use crate::record::{median, Row};
 use crate::report::{self, Boot};
 use std::path::Path;
 
+/// The number of one boot, if it was measured.
+type Number = Box<dyn Fn(&Boot) -> Option<f64>>;
+
 /// A goal: a number that must lie below or above a limit.
 struct Goal {
     env: &'static str,
     what: String,
     bound: Bound,
-    number: Box<dyn Fn(&Boot) -> Option<f64>>,
+    number: Number,
 }
 
 #[derive(Clone, Copy)]
@@ -191,7 +194,7 @@ fn goals() -> Vec<Goal> {
             move |boot| {
                 let read = boot.fact(&format!("lag_ns/read/{target}"))?;
                 let spin = boot.fact(&format!("lag_ns/spin/{target}"))?;
-                Some((read - spin) / boot.fact("wake_up_ns")?)
+                Some((read - spin) / boot.fact(&format!("wake_up_ns/{target}"))?)
             },
         ));
         for kind in ["fifo", "ordinary"] {

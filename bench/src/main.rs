@@ -22,7 +22,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 const HELP: &str = "\
-Usage: cpupeek-bench measure ENV    in a guest: measures, and prints lines of JSON
+Usage: cpupeek-bench measure ENV [idle|other|blocked]...
+                                    in a guest: measures all or these parts, and prints lines of JSON
        cpupeek-bench count          in a guest with --icount: counts instructions
        cpupeek-bench report DIR     on the host: from DIR/boots/ENV-N.jsonl makes a table, DIR/results.json,
                                     DIR/facts.json and DIR/bench.svg
@@ -30,10 +31,24 @@ Usage: cpupeek-bench measure ENV    in a guest: measures, and prints lines of JS
 scripts/bench runs all of it.
 ";
 
-fn measure(env: &str) -> Result<(), String> {
+type Part = fn(&Guest) -> Result<(), String>;
+
+const PARTS: &[(&str, Part)] = &[
+    ("idle", idle::measure),
+    ("other", other::measure),
+    ("blocked", blocked::measure),
+];
+
+fn measure(env: &str, wanted: &[&str]) -> Result<(), String> {
+    let is_part = |name: &&&str| PARTS.iter().any(|(known, _)| known == *name);
+    if let Some(unknown) = wanted.iter().find(|name| !is_part(name)) {
+        return Err(format!("there is no part '{unknown}': see --help"));
+    }
     let guest = Guest::new(env)?;
-    let steps = [idle::measure, other::measure, blocked::measure];
-    let result = steps.iter().try_for_each(|step| step(&guest));
+    let result = PARTS
+        .iter()
+        .filter(|(name, _)| wanted.is_empty() || wanted.contains(name))
+        .try_for_each(|(_, part)| part(&guest));
     guest.usual.set()?;
     result
 }
@@ -42,7 +57,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(|word| &**word).collect();
     let result = match arguments[..] {
-        ["measure", env] => measure(env),
+        ["measure", env, ref parts @ ..] => measure(env, parts),
         ["count"] => Guest::new("icount").and_then(|guest| count::measure(&guest)),
         ["report", directory] => report::report(Path::new(directory)),
         ["judge", directory] => judge::judge(Path::new(directory)),

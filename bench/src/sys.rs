@@ -121,6 +121,15 @@ pub fn cpus() -> Result<Vec<u32>, String> {
     }
 }
 
+/// A pipe: the end to read from, and the end to write to.
+pub fn pipe() -> io::Result<(File, File)> {
+    let mut ends = [0; 2];
+    // SAFETY: There is room for two descriptors.
+    check(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }.into())?;
+    // SAFETY: The descriptors are new, and nobody else's.
+    Ok(ends.map(|fd| unsafe { File::from_raw_fd(fd) }).into())
+}
+
 /// An ioctl whose argument is a structure that the kernel may write to.
 ///
 /// # Safety

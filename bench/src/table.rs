@@ -153,7 +153,7 @@ mod tests {
         ];
         let fact = Fact {
             env: "tcg4".into(),
-            what: "wake_up_ns".into(),
+            what: "wake_up_ns/blocked_1ms".into(),
             value: 30_500.0,
         };
         let text = text(&rows, &[fact]);
@@ -163,7 +163,7 @@ mod tests {
         };
         assert_eq!(line("read").unwrap(), "read 25 / 24 / 0 -");
         assert_eq!(line("pread").unwrap(), "pread - 109 / 90 / 0");
-        assert_eq!(line("wake_up_ns").unwrap(), "wake_up_ns 30");
+        assert_eq!(line("wake_up_ns").unwrap(), "wake_up_ns/blocked_1ms 30");
         assert!(text.find("pread").unwrap() < text.find("read  ").unwrap());
     }
 
