@@ -19,8 +19,12 @@ const TRUST_MAX: i32 = 8;
 /// which is more than 0, there is no spinning.
 const TRUST_LATE: i32 = 2;
 
-/// Distrust at which the next answer is a probe: after this many late answers, one at a time.
+/// Distrust at which the next answer is a probe: late answers lead there one by one, from 0 after a
+/// probe that failed.
 const TRUST_PROBE: i32 = -6;
+
+/// Where trust that was lost begins: what was quick a moment ago is probed sooner.
+const TRUST_LOST: i32 = -4;
 
 const TRUST_BITS: u32 = 4;
 
@@ -103,7 +107,7 @@ impl Budget {
                     // A failed probe: not again so soon.
                     TRUST_PROBE => 0,
                     trust if trust <= 0 => trust - 1,
-                    trust if trust < TRUST_LATE => 0,
+                    trust if trust <= TRUST_LATE => TRUST_LOST,
                     trust => trust - TRUST_LATE,
                 },
             };
