@@ -11,11 +11,13 @@
 #include <linux/cpupeek.h>
 #include <linux/cpumask.h>
 #include <linux/device.h>
+#include <linux/hrtimer.h>
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
 #include <linux/sched/isolation.h>
 #include <linux/sched/signal.h>
 #include <linux/smp.h>
+#include <linux/swait.h>
 #include <linux/sysfs.h>
 #include <linux/topology.h>
 #include <linux/uaccess.h>
@@ -331,4 +333,29 @@ bool cpupeek_helper_tsc_stable(void)
 bool cpupeek_helper_vcpu_is_preempted(u32 cpu)
 {
 	return cpu < nr_cpu_ids && vcpu_is_preempted(cpu);
+}
+
+/*
+ * wait_for_completion_killable_timeout() by an hrtimer of the caller's own CPU.
+ * The timer wheel's timers of an idle CPU are another CPU's to expire, and that
+ * may be the very one that does not answer. Returns 1 if there was a notice, 0
+ * if @deadline (CLOCK_MONOTONIC) is over, -EINTR on a fatal signal.
+ */
+int cpupeek_helper_wait_until(struct completion *x, ktime_t deadline)
+{
+	DECLARE_SWAITQUEUE(wait);
+	int ret = -EINTR;
+
+	for (;;) {
+		prepare_to_swait_exclusive(&x->wait, &wait, TASK_KILLABLE);
+		if (READ_ONCE(x->done) || fatal_signal_pending(current))
+			break;
+		if (!schedule_hrtimeout_range(&deadline, 50 * NSEC_PER_USEC,
+					      HRTIMER_MODE_ABS_PINNED)) {
+			ret = 0;
+			break;
+		}
+	}
+	finish_swait(&x->wait, &wait);
+	return try_wait_for_completion(x) ? 1 : ret;
 }

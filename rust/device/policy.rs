@@ -11,7 +11,8 @@ use crate::{
     policy::{
         AllowList,
         Narrowing,
-        Refusal, //
+        Refusal,
+        MAX_RANGES, //
     },
 };
 use kernel::{
@@ -23,9 +24,6 @@ use kernel::{
         UserSlice, //
     },
 };
-
-/// Most ranges in one list.
-const MAX_RANGES: usize = 4096;
 
 /// Copies in ranges of registers.
 fn fetch_ranges(ranges: u64, count: u32) -> Result<KVVec<uapi::Range>> {

@@ -310,6 +310,9 @@ impl Engine {
                 if !self.throttle(flight, user, deadline)? {
                     return Ok(());
                 }
+                for (cpu, ops) in flight.cpus_to_call() {
+                    user.charge_call(cpu, ops);
+                }
             }
             let calls = flight.dispatch();
             self.stats.add(Counter::LocalOps, calls.local_ops.into());

@@ -28,37 +28,37 @@ use kernel::{
         Atomic,
         Relaxed, //
     },
-    time::{
-        msecs_to_jiffies,
-        Jiffies, //
-    },
+    time::msecs_to_jiffies, //
 };
 
-/// When a call gives up.
+/// When a call gives up, in nanoseconds of the monotonic clock; `None` is never.
 #[derive(Clone, Copy)]
-pub(super) struct Deadline(Option<Jiffies>);
+pub(super) struct Deadline(Option<u64>);
 
 impl Deadline {
-    /// `ms` from now, and not earlier; never if that is 0.
+    /// `ms` from now, never if that is 0.
     pub(super) fn after_ms(ms: u32) -> Self {
-        // The present jiffy is partly over.
-        let after = |ms| {
-            let jiffies = msecs_to_jiffies(ms).wrapping_add(1);
-            task::jiffies().wrapping_add(jiffies)
-        };
-        Self((ms != 0).then(|| after(ms)))
-    }
-
-    /// How long until then; 0 if it is over, `None` if it never is.
-    fn left(self) -> Option<Jiffies> {
-        let left = self.0?.wrapping_sub(task::jiffies());
-        Some(if left as isize > 0 { left } else { 0 })
+        Self((ms != 0).then(|| in_ms(ms.into())))
     }
 
     fn is_over(self) -> bool {
-        self.left() == Some(0)
+        self.0.is_some_and(|end| task::monotonic_ns() >= end)
+    }
+
+    /// In `ms`, or at the deadline if that is earlier.
+    fn or_in_ms(self, ms: u64) -> u64 {
+        let then = in_ms(ms);
+        self.0.map_or(then, |end| end.min(then))
     }
 }
+
+/// The monotonic clock in `ms` milliseconds.
+fn in_ms(ms: u64) -> u64 {
+    task::monotonic_ns().saturating_add(ms.saturating_mul(1_000_000))
+}
+
+/// How often to look for CPUs that have another round to do, while one does not answer.
+const LOOK_MS: u64 = 4;
 
 /// How a caller wants to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,7 +253,7 @@ impl Engine {
     ) -> Result<bool> {
         let mut throttled = false;
         loop {
-            let waits = flight.cpus_to_call().map(|cpu| user.wait_ns(cpu));
+            let waits = flight.cpus_to_call().map(|(cpu, _)| user.wait_ns(cpu));
             let wait = waits.max().unwrap_or(0);
             if deadline.is_over() {
                 return Ok(false);
@@ -265,9 +265,10 @@ impl Engine {
                 self.stats.add(Counter::Throttled, 1);
                 throttled = true;
             }
-            let ms = u32::try_from(wait / 1_000_000).unwrap_or(u32::MAX);
-            let jiffies = msecs_to_jiffies(ms.max(1));
-            task::sleep_killably(deadline.left().map_or(jiffies, |left| left.min(jiffies)));
+            let left = deadline.or_in_ms((wait / 1_000_000).max(1));
+            let ms = left.saturating_sub(task::monotonic_ns()) / 1_000_000;
+            let jiffies = msecs_to_jiffies(u32::try_from(ms).unwrap_or(u32::MAX).max(1));
+            task::sleep_killably(jiffies);
             if task::is_being_killed() {
                 return Err(EINTR);
             }
@@ -276,13 +277,12 @@ impl Engine {
 
     fn sleep(&self, flight: &mut Flight<ReadRegister>, deadline: Deadline) -> Waited {
         self.stats.add(Counter::Sleeps, 1);
-        let left = deadline.left();
         // While one CPU keeps the caller waiting, others may be through with a round and have
-        // another to do; nobody tells, so look once a jiffy.
+        // another to do; nobody tells, so look now and then.
         if flight.may_need_rounds() {
-            flight.wait(Some(left.unwrap_or(1).min(1)))
+            flight.wait(Some(deadline.or_in_ms(LOOK_MS)))
         } else {
-            flight.wait(left)
+            flight.wait(deadline.0)
         }
     }
 }

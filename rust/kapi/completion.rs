@@ -86,17 +86,19 @@ impl Completion {
         unsafe { bindings::wait_for_completion(self.inner.get()) };
     }
 
-    /// Sleeps until there is a notice, a fatal signal, or `jiffies` are over if they are given.
-    pub(crate) fn wait_killable(&self, jiffies: Option<c_ulong>) -> Waited {
-        let Some(jiffies) = jiffies else {
+    /// Sleeps until there is a notice, a fatal signal, or `deadline_ns` of the monotonic clock if it
+    /// is given. No other CPU is needed for the deadline to be kept.
+    pub(crate) fn wait_killable(&self, deadline_ns: Option<u64>) -> Waited {
+        let Some(deadline) = deadline_ns else {
             // SAFETY: By the type invariant, `inner` is an initialised completion.
             return match unsafe { bindings::wait_for_completion_killable(self.inner.get()) } {
                 0 => Waited::Done,
                 _ => Waited::Killed,
             };
         };
+        let deadline = i64::try_from(deadline).unwrap_or(i64::MAX);
         // SAFETY: By the type invariant, `inner` is an initialised completion.
-        match unsafe { bindings::wait_for_completion_killable_timeout(self.inner.get(), jiffies) } {
+        match unsafe { super::helpers::cpupeek_helper_wait_until(self.inner.get(), deadline) } {
             0 => Waited::TimedOut,
             1.. => Waited::Done,
             _ => Waited::Killed,

@@ -77,10 +77,10 @@ pub(crate) fn is_confidential() -> bool {
     unsafe { bindings::security_locked_down(bindings::lockdown_reason_LOCKDOWN_KCORE) != 0 }
 }
 
-/// Ticks since boot; wraps.
-pub(crate) fn jiffies() -> Jiffies {
-    // SAFETY: `jiffies` is updated by single stores of the whole word.
-    unsafe { (&raw const bindings::jiffies).read_volatile() }
+/// The monotonic clock, in nanoseconds.
+pub(crate) fn monotonic_ns() -> u64 {
+    // SAFETY: Has no preconditions.
+    unsafe { bindings::ktime_get() as u64 }
 }
 
 /// Whether the calling task has CAP_SYS_RAWIO in the initial user namespace.

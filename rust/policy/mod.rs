@@ -14,7 +14,10 @@ pub(crate) use allowlist::{
     AllowList,
     Refusal, //
 };
-pub(crate) use narrowing::Narrowing;
+pub(crate) use narrowing::{
+    Narrowing,
+    MAX_RANGES, //
+};
 use refusals::Refusals;
 use user::OpenUser;
 pub(crate) use user::{
@@ -44,6 +47,10 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
         Mutex, //
     },
@@ -53,10 +60,15 @@ use kernel::{
 #[pin_data]
 pub(crate) struct Policy {
     allowed: RcuArc<AllowList>,
+    /// The list's number. A look at it says whether another look at the list is needed.
+    generation: Atomic<u64>,
     refusals: Refusals,
     /// Held while the list is replaced.
     #[pin]
     replacing: Mutex<()>,
+    /// Held while a descriptor is narrowed; whoever narrows does not keep the list waiting.
+    #[pin]
+    narrowing: Mutex<()>,
     /// Who uses how much of which CPU.
     #[pin]
     pub(crate) users: Users,
@@ -68,9 +80,11 @@ impl Policy {
         let list = AllowList::of_harmless()?;
         Arc::pin_init(
             try_pin_init!(Self {
+                generation: Atomic::new(list.generation()),
                 allowed: RcuArc::new(Some(list)),
                 refusals: Refusals::new()?,
                 replacing <- new_mutex!((), "cpupeek_allow"),
+                narrowing <- new_mutex!((), "cpupeek_narrow"),
                 users <- Users::new(unprivileged_permille)?,
             }? Error),
             GFP_KERNEL,
@@ -84,8 +98,7 @@ impl Policy {
 
     /// The number of the allowlist now.
     pub(crate) fn generation(&self) -> u64 {
-        self.allowed
-            .read(|list| list.map_or(0, AllowList::generation))
+        self.generation.load(Relaxed)
     }
 
     /// Makes `list` the allowlist. Returns its number.
@@ -93,7 +106,12 @@ impl Policy {
         let _replacing = self.replacing.lock();
         let generation = self.generation().wrapping_add(1);
         list.set_generation(generation);
-        self.allowed.replace(Some(Arc::new(list, GFP_KERNEL)?));
+        let list = Arc::new(list, GFP_KERNEL)?;
+        // From here on nobody goes by a list of his own alone.
+        self.generation.store(generation, Relaxed);
+        self.allowed.replace(Some(list));
+        // What was missing may be on the list now.
+        self.refusals.clear();
         Ok(generation)
     }
 }
@@ -184,7 +202,7 @@ impl Access {
 
     /// Takes rights away.
     pub(crate) fn narrow(&self, to: Narrowing) -> Result {
-        let _replacing = self.policy.replacing.lock();
+        let _narrowing = self.policy.narrowing.lock();
         let narrowing = match self.narrowing.get() {
             Some(before) => before.and(&to)?,
             None => to,
@@ -236,8 +254,11 @@ impl Access {
         if self.rawio {
             return !self.confidential || class_of(reg).0 != Class::Never;
         }
+        if !self.at_open.contains(reg) {
+            return false;
+        }
         let now = |list: Option<&AllowList>| list.is_some_and(|list| list.contains(reg));
-        self.at_open.contains(reg) && self.policy.allowed.read(now)
+        self.at_open.generation() == self.policy.generation() || self.policy.allowed.read(now)
     }
 
     /// Checks that a descriptor which was narrowed was not narrowed to other CPUs; [`EPERM`] if so.

@@ -18,6 +18,9 @@ use crate::{
 };
 use kernel::prelude::*;
 
+/// Most ranges in one list, of whatever kind.
+pub(crate) const MAX_RANGES: usize = 4096;
+
 /// A restriction.
 pub(crate) struct Narrowing {
     /// No MSRs but these.
@@ -68,12 +71,17 @@ impl Narrowing {
         })
     }
 
-    /// What both this and `other` allow.
+    /// What both this and `other` allow. [`E2BIG`] if that is too many ranges.
     pub(super) fn and(&self, other: &Self) -> Result<Self> {
         let msrs = match (&self.msrs, &other.msrs) {
             (Some(one), Some(other)) => {
                 let mut both = KVVec::new();
-                intersect(one, other, |range| both.push(range, GFP_KERNEL_ACCOUNT))?;
+                intersect(one, other, |range| {
+                    if both.len() >= MAX_RANGES {
+                        return Err(E2BIG);
+                    }
+                    Ok(both.push(range, GFP_KERNEL_ACCOUNT)?)
+                })?;
                 Some(both)
             }
             (Some(one), None) | (None, Some(one)) => Some(copy(one)?),

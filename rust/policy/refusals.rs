@@ -73,6 +73,15 @@ impl Refusals {
         self.others.add(1u64, Relaxed);
     }
 
+    /// Forgets them all. What is refused at the same time may be counted or not.
+    pub(super) fn clear(&self) {
+        for slot in &self.slots {
+            slot.key.store(0, Relaxed);
+            slot.count.store(0, Relaxed);
+        }
+        self.others.store(0, Relaxed);
+    }
+
     /// The registers that were refused, with their counts, in no particular order.
     pub(crate) fn entries(&self) -> impl Iterator<Item = uapi::Refusal> + '_ {
         let taken = |slot: &Slot| {

@@ -25,8 +25,12 @@ use kernel::{
 /// of a CPU's time at 5 %.
 const BURST_NS: u64 = 200_000_000;
 
-/// What an interrupt costs its CPU besides the reading, in nanoseconds.
-const INTERRUPT_NS: u64 = 2_000;
+/// What an interrupt is taken to cost its CPU, in nanoseconds. Paid in advance: what a user does not
+/// wait for costs as much.
+const INTERRUPT_NS: u64 = 10_000;
+
+/// The same for an operation. What the handlers say that they took comes on top.
+const OPERATION_NS: u64 = 500;
 
 /// A user, and for each CPU until when its time that the user has used would last.
 pub(crate) struct User {
@@ -147,7 +151,14 @@ impl User {
         self.throttle().wait_ns(until, task::now_ns())
     }
 
-    /// Has used `ns` of the time of `cpu`, and an interrupt.
+    /// Is about to have `cpu` interrupted for a number of operations. What that is taken to cost is on
+    /// the account from now on, whether somebody waits for the answer or not.
+    pub(crate) fn charge_call(&self, cpu: u32, ops: u32) {
+        let ops = u64::from(ops).saturating_mul(OPERATION_NS);
+        self.charge(cpu, ops.saturating_add(INTERRUPT_NS));
+    }
+
+    /// Has used `ns` of the time of `cpu`.
     pub(crate) fn charge(&self, cpu: u32, ns: u64) {
         let Some(shared) = self.until.get(cpu as usize) else {
             return;
@@ -155,8 +166,7 @@ impl User {
         let now = task::now_ns();
         let mut until = shared.load(Relaxed);
         loop {
-            let used = ns.saturating_add(INTERRUPT_NS);
-            let charged = self.throttle().charge(until, now, used);
+            let charged = self.throttle().charge(until, now, ns);
             match shared.cmpxchg(until, charged, Relaxed) {
                 Ok(_) => return,
                 Err(changed) => until = changed,

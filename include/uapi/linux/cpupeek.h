@@ -372,7 +372,7 @@ struct cpupeek_narrow {
  * struct cpupeek_refusal - how often an MSR was refused
  * @reg: number of the MSR
  * @reserved: 0
- * @count: refusals since the module was loaded
+ * @count: refusals since the allowlist was last replaced
  */
 struct cpupeek_refusal {
 	__u32 reg;

@@ -19,11 +19,13 @@ use crate::{
         csd::Called,
         regs, //
     },
-    logic::in_flight::Abandon,
+    logic::{
+        in_flight::Abandon,
+        round::MAX_OPS, //
+    },
 };
 use core::mem::ManuallyDrop;
 use kernel::{
-    prelude::*,
     sync::atomic::Relaxed, //
 };
 
@@ -148,11 +150,13 @@ impl<W: Work> Flight<W> {
         self.slices().iter().any(|s| s.wants_call())
     }
 
-    /// The other CPUs that [`Self::dispatch`] would call.
-    pub(crate) fn cpus_to_call(&self) -> impl Iterator<Item = u32> + '_ {
+    /// The other CPUs that [`Self::dispatch`] would call, with how many operations each performs in a
+    /// round at most.
+    pub(crate) fn cpus_to_call(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         let here = regs::current_cpu();
         let wanting = self.slices().iter().filter(|s| s.wants_call());
-        wanting.map(|s| s.cpu).filter(move |&cpu| cpu != here)
+        let round = |s: &Slice<W>| (s.cpu, s.len.wrapping_sub(s.done.get()).min(MAX_OPS));
+        wanting.map(round).filter(move |&(cpu, _)| cpu != here)
     }
 
     /// For each other CPU that is not being called and has worked since this was last asked: its number,
@@ -196,12 +200,13 @@ impl<W: Work> Flight<W> {
         !self.waiting
     }
 
-    /// Sleeps until all calls are through, a fatal signal is pending, or `jiffies` are over.
-    pub(crate) fn wait(&mut self, jiffies: Option<c_ulong>) -> Waited {
+    /// Sleeps until all calls are through, a fatal signal is pending, or `deadline_ns` of the
+    /// monotonic clock, if it is given.
+    pub(crate) fn wait(&mut self, deadline_ns: Option<u64>) -> Waited {
         if !self.waiting {
             return Waited::Done;
         }
-        let waited = self.header().done.wait_killable(jiffies);
+        let waited = self.header().done.wait_killable(deadline_ns);
         if waited == Waited::Done {
             self.waiting = false;
         }
