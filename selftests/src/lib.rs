@@ -15,6 +15,7 @@ pub mod cli;
 pub mod device;
 pub mod guest;
 pub mod hold;
+pub mod plan;
 pub mod run;
 pub mod sys;
 pub mod tests;

@@ -112,14 +112,32 @@ impl Pages {
         Self { start, len }
     }
 
+    /// The first `count` pages of a file, shared.
+    pub fn map(file: RawFd, count: usize, prot: c_int) -> Result<Self> {
+        let len = count * PAGE;
+        // SAFETY: A new mapping at an address of the kernel's choice harms nobody.
+        let start =
+            unsafe { libc::mmap(std::ptr::null_mut(), len, prot, libc::MAP_SHARED, file, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(last_error());
+        }
+        let start = NonNull::new(start.cast()).expect("mmap returned 0");
+        Ok(Self { start, len })
+    }
+
     /// Changes what may be done with the pages from number `first` on.
     pub fn protect(&self, first: usize, prot: c_int) {
+        assert_eq!(self.try_protect(first, prot), Ok(()), "mprotect");
+    }
+
+    pub fn try_protect(&self, first: usize, prot: c_int) -> Result<()> {
         let skip = first * PAGE;
         assert!(skip < self.len);
         // SAFETY: The mapping is ours, and nothing refers to it.
         let ret =
             unsafe { libc::mprotect(self.start.as_ptr().add(skip).cast(), self.len - skip, prot) };
-        assert!(ret == 0, "mprotect: {:?}", last_error());
+        check(ret.into())?;
+        Ok(())
     }
 
     pub fn len(&self) -> usize {

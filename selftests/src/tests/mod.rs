@@ -9,6 +9,7 @@ mod boot;
 mod hotplug;
 mod memory;
 mod module;
+mod plan;
 mod proof;
 mod read;
 mod reject;
@@ -171,6 +172,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         sizes::TESTS,
         memory::TESTS,
         batch::TESTS,
+        plan::TESTS,
         rights::TESTS,
         share::TESTS,
         wait::TESTS,
