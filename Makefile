@@ -11,7 +11,7 @@ SOAK_FULL ?= 600
 export SOAK
 
 .NOTPARALLEL:
-.PHONY: all module install rust-analyzer tools demo test check soak bench lint hooks clean help
+.PHONY: all module install rust-analyzer tools demo test check soak bench lint hooks clean prune help
 
 ## cpupeek: what make can do. KERNEL= and FLAVOUR= choose another kernel (scripts/versions, cloud|rt|debug).
 ##
@@ -28,6 +28,7 @@ export SOAK
 ##   make rust-analyzer        rust-project.json for editors
 ##   make hooks                offers the quick linters to git as a commit hook
 ##   make clean                removes what was built here; the cache stays
+##   make prune                removes from the cache what this checkout would not use
 all: module
 
 # With KDIR, the tree is somebody's own, and so are the tools on PATH.
@@ -92,6 +93,9 @@ hooks:
 
 clean:
 	rm -rf build target rust-project.json
+
+prune:
+	@scripts/prune
 
 help:
 	@sed -n 's/^##//p' Makefile
