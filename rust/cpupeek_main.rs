@@ -19,6 +19,7 @@ mod logic;
 mod policy;
 mod stats;
 
+use kapi::compat::parameter;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -78,9 +79,9 @@ impl kernel::InPlaceModule for CpuPeek {
     fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
         pin_init::pin_init_scope(|| {
             let settings = engine::Settings {
-                read_timeout_ms: *module_parameters::read_timeout_ms.value(),
-                spin_min_us: *module_parameters::spin_min_us.value(),
-                spin_max_us: *module_parameters::spin_max_us.value(),
+                read_timeout_ms: parameter(module_parameters::read_timeout_ms.value()),
+                spin_min_us: parameter(module_parameters::spin_min_us.value()),
+                spin_max_us: parameter(module_parameters::spin_max_us.value()),
             };
             let out_of_range = |error: &Error| {
                 if *error == EINVAL {
@@ -89,9 +90,9 @@ impl kernel::InPlaceModule for CpuPeek {
             };
             let engine = engine::Engine::new(settings).inspect_err(out_of_range)?;
             let cache = cache::Cache::new(engine.clone())?;
-            let probe_isolated = *module_parameters::probe_isolated.value() != 0;
+            let probe_isolated = parameter(module_parameters::probe_isolated.value()) != 0;
             let directories = cache::Directories::new(cache.clone(), probe_isolated)?;
-            let permille = *module_parameters::unprivileged_permille.value();
+            let permille = parameter(module_parameters::unprivileged_permille.value());
             let shared = device::Shared {
                 engine: engine.clone(),
                 cache,

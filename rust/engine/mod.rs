@@ -86,8 +86,10 @@ impl Work for ReadRegister {
 /// A group of register reads.
 pub(crate) type Group = CallGroup<ReadRegister>;
 
-/// A spare group of at most this size is kept with a descriptor, in bytes.
-const SPARE_SIZE: usize = 64 << 10;
+/// A spare group of at most this size is kept with a descriptor, in bytes. It is on the account of
+/// whoever uses the descriptor; making and zeroing it anew would cost a large batch more than its
+/// operations.
+const SPARE_SIZE: usize = 8 << 20;
 
 /// How long a single read may wait, in milliseconds.
 const READ_TIMEOUT_MS: core::ops::RangeInclusive<u64> = 1..=3_600_000;

@@ -195,15 +195,23 @@ impl Engine {
         let known = known.unwrap_or(Budget::unknown(limits));
 
         let start = regs::rdtsc();
+        let mut spun = false;
         let waited = match self.spin(flight, start, known.spin(limits)) {
             Spun::Through => {
                 self.stats.add(Counter::Spins, 1);
+                spun = true;
                 Waited::Done
             }
             Spun::Ready => return Ok(!deadline.is_over()),
             Spun::GaveUp => self.sleep(flight, deadline),
         };
         let took = regs::rdtsc().wrapping_sub(start);
+        // A spin that sufficed was not for a late answer, however long its end was held up.
+        let took = if spun {
+            took.min(limits.ceiling.into())
+        } else {
+            took
+        };
         // What a caller wants for itself teaches nothing.
         if let (Some(budget), Manner::Adaptive) = (budget, manner) {
             budget.store(known.learn(took, limits).into_word(), Relaxed);

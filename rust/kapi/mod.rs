@@ -5,6 +5,7 @@
 //! All of the module's `unsafe` code is here, and nothing above this layer sees `bindings`.
 
 pub(crate) mod call_group;
+pub(crate) mod compat;
 pub(crate) mod completion;
 pub(crate) mod cpu_files;
 pub(crate) mod csd;

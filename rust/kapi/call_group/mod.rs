@@ -23,6 +23,7 @@ pub(crate) use flight::Flight;
 pub(crate) use layout::Capacity;
 
 use super::{
+    compat::init_in_place,
     completion::Completion,
     csd::Csd,
     reaper::{
@@ -165,7 +166,7 @@ impl<W: Work> CallGroup<W> {
             lines,
         });
         // SAFETY: The memory is large and aligned enough, and does not move until it is freed.
-        let Ok(()) = unsafe { init.__pinned_init(header) };
+        unsafe { init_in_place(header, init) };
 
         // INVARIANT: All parts are zeroed, which operations, plan and index allow.
         Ok(Self {
