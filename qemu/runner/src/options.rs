@@ -175,7 +175,7 @@ pub enum Request {
 /// The time limit, scaled by what is known to be slow.
 pub fn default_limit(options: &Options, nested: bool) -> Duration {
     let kernel = if options.flavour == Flavour::Debug {
-        3
+        5
     } else {
         1
     };
