@@ -266,7 +266,9 @@ impl Run<'_> {
         if let Some(described) = self.machine {
             let file = self.description("machine", "/run/registers")?;
             files.push(("/inner/machine", file));
-            command.extend(preload(&described.library, "/inner/machine"));
+            // Wherever the repository is: the outer guest has its own /tmp and /run.
+            files.push(("/inner/machine.so", described.library.clone()));
+            command.extend(preload(Path::new("/inner/machine.so"), "/inner/machine"));
         }
         command.push(OsString::from("qemu-system-x86_64"));
         command.extend(
