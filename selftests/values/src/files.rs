@@ -108,6 +108,11 @@ pub fn set(attribute: &str, value: u64) {
     );
 }
 
+/// No CPU is given up because the host is busy.
+pub fn be_patient() {
+    guest::set_read_timeout_ms(30_000);
+}
+
 /// Lets every snapshot become older than it may be.
 pub fn expire() {
     set("cache_ms", SHORTEST_CACHE_MS);

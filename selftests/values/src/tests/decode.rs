@@ -251,6 +251,7 @@ fn no_unit_no_energy_any_more(env: &Env) {
 pub fn reload(env: &Env) {
     assert_eq!(sys::unload_module(guest::MODULE), Ok(()));
     assert_eq!(sys::load_module(&env.module, ""), Ok(()));
+    files::be_patient();
 }
 
 const NO_DATA: Errno = Errno(libc::ENODATA);

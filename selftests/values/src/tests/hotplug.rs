@@ -13,6 +13,7 @@ use cpupeek_selftests::sys::{self, Errno};
 use cpupeek_selftests::tests::Env;
 use cpupeek_selftests::util::Random;
 
+use super::decode::reload;
 use super::{tests, On};
 use crate::expect::{self, Expected};
 use crate::files::{self, number, reread, try_number};
@@ -141,8 +142,7 @@ fn offline_under_readers(env: &Env) {
 fn unload_under_readers(env: &Env) {
     with_readers(env, || {
         env.repeat(60, || {
-            assert_eq!(sys::unload_module(guest::MODULE), Ok(()));
-            assert_eq!(sys::load_module(&env.module, ""), Ok(()));
+            reload(env);
             guest::wait_until("somebody reads", || guest::attribute("refreshes") > 0);
         });
         files::set("cache_ms", files::SHORTEST_CACHE_MS);

@@ -117,7 +117,11 @@ fn begin(env: &Env) {
         Control::new().reset();
         // What was read before that is not to be served.
         files::expire();
+        for cpu in guest::online() {
+            let _ = files::try_number(cpu, "tsc");
+        }
     }
+    files::be_patient();
     files::set("cache_ms", 1000);
 }
 
