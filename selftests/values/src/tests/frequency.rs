@@ -179,21 +179,20 @@ fn a_counter_that_was_set(_: &Env) {
     files::set("cache_ms", files::SHORTEST_CACHE_MS);
     let khz = files::patient_number(cpu, "freq_khz");
     for register in [APERF, MPERF] {
-        for _ in 0..5 {
-            // Back to the beginning, from where it goes on.
-            control.value(cpu, register, 1);
-            control.reset();
-            files::expire();
-            // No number may come of a window in which a counter went backwards. Later ones may be
-            // as short as a reading is long, in which this machine is not exact.
-            match try_number(cpu, "freq_khz") {
-                Ok(now) => assert!((khz / 2..=khz * 2).contains(&now), "{now}, not {khz} kHz"),
-                Err(error) => assert_eq!(error, NO_DATA),
-            }
-            match try_number(cpu, "c0_permille") {
-                Ok(permille) => assert!((1..=1000).contains(&permille), "{permille}"),
-                Err(error) => assert_eq!(error, NO_DATA),
-            }
+        // Back to the beginning, from where it goes on. Once only: a counter that has not got far since
+        // could be past where it was by the time that it is read.
+        control.value(cpu, register, 1);
+        control.reset();
+        files::expire();
+        // No number may come of a window in which a counter went backwards. Later ones may be as short
+        // as a reading is long, in which this machine is not exact.
+        match try_number(cpu, "freq_khz") {
+            Ok(now) => assert!((khz / 2..=khz * 2).contains(&now), "{now}, not {khz} kHz"),
+            Err(error) => assert_eq!(error, NO_DATA),
+        }
+        match try_number(cpu, "c0_permille") {
+            Ok(permille) => assert!((1..=1000).contains(&permille), "{permille}"),
+            Err(error) => assert_eq!(error, NO_DATA),
         }
     }
 }
