@@ -7,7 +7,6 @@ use crate::values::{entry, ranges, text, Tree};
 use crate::Failure;
 use cpupeek_logic::catalogue::{Access, Class, Entry, Identity, Scope, Source, Vendor, ENTRIES};
 use serde::Serialize;
-use std::arch::x86_64::__cpuid;
 use std::io::Write;
 
 /// The JSON form, part of the interface: keys are added, never changed.
@@ -54,13 +53,7 @@ pub fn run(out: &mut impl Write, args: &ListArgs) -> Result<(), Failure> {
 }
 
 fn this_vendor() -> Vendor {
-    let mut cpuid = |leaf| {
-        // SAFETY: Every CPU with 64 bits has the instruction, and it has no side effects.
-        #[allow(unused_unsafe, reason = "safe since Rust 1.94")]
-        let answer = unsafe { __cpuid(leaf) };
-        [answer.eax, answer.ebx, answer.ecx, answer.edx]
-    };
-    Identity::new(&mut cpuid).vendor
+    Identity::new(&mut crate::cpuid::leaf).vendor
 }
 
 fn rows(tree: Option<&Tree>, all: bool, vendor: Vendor) -> Vec<Row> {

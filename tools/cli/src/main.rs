@@ -4,6 +4,7 @@
 
 mod allow;
 mod args;
+mod cpuid;
 mod cpus;
 mod doctor;
 mod info;

@@ -211,25 +211,15 @@ fn read(path: &Path) -> Result<Option<Vec<Entry>>, Failure> {
 
 /// The machine that this runs on, as CPUID has it.
 fn this_machine() -> Machine {
-    #[cfg(target_arch = "x86")]
-    use std::arch::x86::__cpuid;
-    #[cfg(target_arch = "x86_64")]
-    use std::arch::x86_64::__cpuid;
-
-    // Safe in newer versions of Rust.
-    #[allow(unused_unsafe)]
-    // SAFETY: All CPUs that Linux still runs on have the instruction.
-    let (name, version) = unsafe { (__cpuid(0), __cpuid(1)) };
+    let [_, ebx, ecx, edx] = crate::cpuid::leaf(0);
+    let [version, ..] = crate::cpuid::leaf(1);
     let mut signature = [0; 12];
-    for (bytes, word) in signature
-        .chunks_exact_mut(4)
-        .zip([name.ebx, name.edx, name.ecx])
-    {
+    for (bytes, word) in signature.chunks_exact_mut(4).zip([ebx, edx, ecx]) {
         bytes.copy_from_slice(&word.to_le_bytes());
     }
-    let family = version.eax >> 8 & 0xf;
+    let family = version >> 8 & 0xf;
     let extended = if family == 0xf {
-        version.eax >> 20 & 0xff
+        version >> 20 & 0xff
     } else {
         0
     };
