@@ -67,7 +67,7 @@ rust-analyzer:
 endif
 
 tools:
-	@scripts/in-root forky -- cargo build --quiet --release --locked --workspace
+	@scripts/in-root forky -- cargo build --quiet --release --locked --workspace --exclude cpupeek-machine
 
 demo: module tools
 	@KERNEL=$(KERNEL) qemu/run --smp 4 --copy scripts/demo.sh:/root/demo -- sh /root/demo

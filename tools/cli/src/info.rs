@@ -71,6 +71,7 @@ fn features(info: &Info) -> Vec<String> {
             Ok(uapi::CPUPEEK_FEATURE_READ) => "read".into(),
             Ok(uapi::CPUPEEK_FEATURE_BATCH) => "batch".into(),
             Ok(uapi::CPUPEEK_FEATURE_PLAN) => "plan".into(),
+            Ok(uapi::CPUPEEK_FEATURE_POLICY) => "policy".into(),
             _ => format!("bit{bit}"),
         })
         .collect()
