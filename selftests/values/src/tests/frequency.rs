@@ -3,6 +3,7 @@
 //! A frequency is within its error bound, or there is none.
 
 use std::hint::spin_loop;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -51,6 +52,7 @@ fn memory_pressure(env: &Env) {
     files::set("cache_ms", files::SHORTEST_CACHE_MS);
 
     let start = Instant::now();
+    let none = AtomicU64::new(0);
     let cpus = guest::online();
     let per_cpu = SAMPLES.div_ceil(cpus.len());
     let sample = |cpu: u32| {
@@ -61,20 +63,24 @@ fn memory_pressure(env: &Env) {
             for register in [APERF, MPERF] {
                 control.delay_ns(cpu, register, 500 + random.below(299_500));
             }
-            let (khz, ppm) = khz_and_ppm(cpu);
+            let Some((khz, ppm)) = khz_and_ppm(cpu) else {
+                none.fetch_add(1, Relaxed);
+                return None;
+            };
             assert!((0..=MAX_ERROR_PPM).contains(&ppm), "{ppm} ppm");
             let off = |khz: f64| (khz - TRUE_KHZ).abs() / TRUE_KHZ;
-            Off {
+            Some(Off {
                 // The value is rounded to a kHz.
                 ours: off(khz as f64) - 0.5 / TRUE_KHZ,
                 bound: ppm as f64 / 1e6,
                 naive: off(naive_khz(&device, cpu, tsc_khz)),
-            }
+            })
         };
-        let in_time = |_: &Off| start.elapsed() < LIMIT;
+        let in_time = |_: &Option<Off>| start.elapsed() < LIMIT;
         std::iter::repeat_with(one)
-            .take(per_cpu)
             .take_while(in_time)
+            .flatten()
+            .take(per_cpu)
             .collect::<Vec<_>>()
     };
     let all: Vec<Off> = thread::scope(|scope| {
@@ -90,6 +96,12 @@ fn memory_pressure(env: &Env) {
     });
 
     let late = start.elapsed() >= LIMIT;
+    println!(
+        "{} samples in {:?}, and {} times no value",
+        all.len(),
+        start.elapsed(),
+        none.into_inner()
+    );
     assert!(all.len() >= if late { FEWEST } else { SAMPLES });
     let wrong = all.iter().filter(|off| off.ours > off.bound).count();
     let show = |name: &str, of: fn(&Off) -> f64| {
@@ -115,15 +127,21 @@ fn memory_pressure(env: &Env) {
     assert!(naive > 0.2, "there was no pressure");
 }
 
-/// A frequency and its error, from the same refresh.
-fn khz_and_ppm(cpu: u32) -> (i128, i128) {
+/// A frequency and its error, from the same refresh. `None` if there is no value now.
+fn khz_and_ppm(cpu: u32) -> Option<(i128, i128)> {
     loop {
         sleep(Duration::from_millis(files::SHORTEST_CACHE_MS));
-        let khz = files::patient_number(cpu, "freq_khz");
+        let khz = match try_number(cpu, "freq_khz") {
+            Ok(khz) => khz,
+            Err(error) => {
+                assert_eq!(error, NO_DATA);
+                return None;
+            }
+        };
         let generation = number(cpu, "generation");
         let ppm = number(cpu, "freq_error_ppm");
         if number(cpu, "generation") == generation {
-            return (khz, ppm);
+            return Some((khz, ppm));
         }
     }
 }
