@@ -11,7 +11,8 @@ use crate::{
     engine::{
         Caller,
         Group,
-        Manner, //
+        Manner,
+        ReadRegister, //
     },
     kapi::{
         errno::enodata,
@@ -171,7 +172,10 @@ impl CpuState {
         }
         if has_perf {
             ops.push(Op::msr(cpu, APERF), GFP_KERNEL)?;
-            ops.push(Op::msr(cpu, MPERF), GFP_KERNEL)?;
+            // What is between the two is an error of the frequency: not another round.
+            let mut mperf = Op::msr(cpu, MPERF);
+            ReadRegister::join(&mut mperf);
+            ops.push(mperf, GFP_KERNEL)?;
         }
         if ops.is_empty() {
             // The TSC needs an operation to be read with; any register will do that every CPU has.

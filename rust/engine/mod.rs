@@ -66,8 +66,23 @@ use kernel::{
 /// What the handlers do: read one register of their own CPU.
 pub(crate) struct ReadRegister;
 
+/// In an operation's `reserved`: to be performed in the same round as the one before. Operations of
+/// batches and plans have their number there.
+const JOINED: u32 = u32::MAX;
+
+impl ReadRegister {
+    /// Joins an operation to the one before it.
+    pub(crate) fn join(op: &mut Op) {
+        op.reserved = JOINED;
+    }
+}
+
 impl Work for ReadRegister {
     type Op = Op;
+
+    fn is_joined(op: &Op) -> bool {
+        op.reserved == JOINED
+    }
 
     fn perform(op: &mut Op) {
         if u32::from(op.kind) == CPUPEEK_MSR {

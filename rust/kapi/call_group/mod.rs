@@ -83,6 +83,10 @@ pub(crate) trait Work: 'static {
     ///
     /// Runs in a hard interrupt: it must not sleep, allocate, log or panic.
     fn perform(op: &mut Self::Op);
+
+    /// Whether an operation must be performed in the same round as the one before it, however long
+    /// that took.
+    fn is_joined(op: &Self::Op) -> bool;
 }
 
 struct KernelWord(Atomic<u32>);

@@ -167,7 +167,7 @@ impl<W: Work> Slice<W> {
         let start = regs::rdtsc_ordered();
         let mut performed = 0u32;
         for op in ops {
-            if performed > 0 && !bound.open(start, regs::rdtsc()) {
+            if performed > 0 && !W::is_joined(op) && !bound.open(start, regs::rdtsc()) {
                 break;
             }
             W::perform(op);
