@@ -86,6 +86,8 @@ pub(super) struct CpuState {
     samples: [Sample; SAMPLES],
     /// There is no suitable window before the latest sample yet.
     window_missing: bool,
+    /// The snapshot that was waited for a window for, without success: not again until it is stale.
+    waited_for: u64,
     permille: Option<u64>,
     /// What the CPU ran at when it last ran long enough to tell.
     rate: Option<Rate>,
@@ -121,6 +123,9 @@ impl Live {
         match source.decode {
             Decode::Energy => {
                 let unit = Unit::from_register(live.constant)?;
+                if identity.counts_energy_otherwise() {
+                    return None;
+                }
                 let unit = match source.fixed_unit(identity) {
                     Some(exponent) => Unit::from_exponent(exponent),
                     None => unit,
@@ -191,6 +196,7 @@ impl CpuState {
             tsc: Err(enodata()),
             samples: [Sample::default(); SAMPLES],
             window_missing: true,
+            waited_for: 0,
             permille: None,
             rate: None,
         })
@@ -335,8 +341,8 @@ impl CpuState {
     fn widen(&mut self, values: &Values) -> Result {
         let khz = u64::from(regs::tsc_khz()).max(1);
         for _ in 0..WINDOW_TRIES {
-            if !self.window_missing {
-                break;
+            if !self.window_missing || self.waited_for == self.snapshot.generation() {
+                return Ok(());
             }
             let longest = self.samples.iter().map(|sample| sample.read).max();
             let cycles = window(longest.unwrap_or(0), khz as u32);
@@ -345,6 +351,9 @@ impl CpuState {
             ));
             self.refresh(values)?;
             values.engine.stats.add(Counter::Windows, 1);
+        }
+        if self.window_missing {
+            self.waited_for = self.snapshot.generation();
         }
         Ok(())
     }

@@ -238,6 +238,15 @@ impl Identity {
     }
 }
 
+impl Identity {
+    /// Silvermont and Airmont have energy units of 2^n uJ, not 2^-n J (`rapl_check_unit_atom()` in
+    /// `drivers/powercap/intel_rapl_common.c`); their energy is left out.
+    pub fn counts_energy_otherwise(self) -> bool {
+        let atoms = [0x37, 0x4a, 0x4c, 0x4d, 0x5a, 0x5d];
+        self.vendor == Vendor::Intel && self.family == 6 && atoms.contains(&self.model)
+    }
+}
+
 impl Entry {
     /// The source that fits a CPU, going by what it is and by its feature bits.
     pub fn source(

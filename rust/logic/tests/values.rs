@@ -207,6 +207,17 @@ fn values_are_decoded_as_the_manuals_say() {
 }
 
 #[test]
+fn atoms_with_other_energy_units_are_left_out() {
+    let intel = |model| Identity {
+        vendor: Vendor::Intel,
+        family: 6,
+        model,
+    };
+    assert!(intel(0x37).counts_energy_otherwise());
+    assert!(!intel(0x8f).counts_energy_otherwise());
+}
+
+#[test]
 fn server_dram_has_a_unit_of_its_own() {
     let unit = |name: &str, model| {
         let entry = ENTRIES
