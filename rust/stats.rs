@@ -3,9 +3,12 @@
 //! Statistics: what the engine has done since the module was loaded.
 
 use crate::kapi::regs;
-use kernel::sync::atomic::{
-    Atomic,
-    Relaxed, //
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    },
 };
 
 /// What is counted. All but one are read-only attributes of the device with the same name.
@@ -63,21 +66,25 @@ const SHARDS: usize = 16;
 #[repr(align(64))]
 struct Shard([Atomic<u64>; Counter::COUNT]);
 
-/// The counters.
-pub(crate) struct Stats([Shard; SHARDS]);
+/// The counters. In memory of their own: they are too large for a stack.
+pub(crate) struct Stats(KVVec<Shard>);
 
 impl Stats {
     /// All zero.
-    pub(crate) const fn new() -> Self {
-        const ZERO: Atomic<u64> = Atomic::new(0);
-        const SHARD: Shard = Shard([ZERO; Counter::COUNT]);
-        Self([SHARD; SHARDS])
+    pub(crate) fn new() -> Result<Self> {
+        let mut shards = KVVec::with_capacity(SHARDS, GFP_KERNEL)?;
+        for _ in 0..SHARDS {
+            const ZERO: Atomic<u64> = Atomic::new(0);
+            shards.push(Shard([ZERO; Counter::COUNT]), GFP_KERNEL)?;
+        }
+        Ok(Self(shards))
     }
 
     /// Adds `n` to a counter.
     pub(crate) fn add(&self, counter: Counter, n: u64) {
-        let shard = &self.0[regs::current_cpu() as usize % SHARDS];
-        shard.0[counter as usize].add(n, Relaxed);
+        if let Some(shard) = self.0.get(regs::current_cpu() as usize % SHARDS) {
+            shard.0[counter as usize].add(n, Relaxed);
+        }
     }
 
     /// The value of a counter.

@@ -100,6 +100,7 @@ fn probe(reg: u32) -> Option<u64> {
 
 impl Live {
     /// Whether the CPU that this runs on has the value, where it is at `source`.
+    #[inline(never)]
     fn probe(
         entry: &'static Entry,
         source: &'static Source,
@@ -156,7 +157,8 @@ impl Live {
 
 impl CpuState {
     /// Finds out what the CPU that this runs on has.
-    pub(super) fn probe(cpu: u32) -> Result<Self> {
+    #[inline(never)]
+    pub(super) fn probe(cpu: u32) -> Result<KBox<Self>> {
         let mut cpuid = |leaf| regs::cpuid(leaf, 0);
         let identity = Identity::new(&mut cpuid);
         let mut live = KVec::new();
@@ -186,7 +188,7 @@ impl CpuState {
             // The TSC needs an operation to be read with; any register will do that every CPU has.
             ops.push(Op::cpuid(cpu, 0), GFP_KERNEL)?;
         }
-        Ok(Self {
+        let state = Self {
             cpu,
             live,
             ops,
@@ -199,7 +201,8 @@ impl CpuState {
             waited_for: 0,
             permille: None,
             rate: None,
-        })
+        };
+        Ok(KBox::new(state, GFP_KERNEL)?)
     }
 
     /// The values that the CPU has.

@@ -65,7 +65,7 @@ pub(crate) enum File {
 struct Slot {
     /// `None` while the CPU is offline.
     #[pin]
-    state: Mutex<Option<CpuState>>,
+    state: Mutex<Option<KBox<CpuState>>>,
     #[pin]
     directory: Mutex<Option<CpuDirectory<Cache>>>,
     /// The CPU is going offline: whoever waits for the state is not to start anything.
@@ -285,6 +285,7 @@ impl Hotplug for Directories {
 }
 
 impl Directories {
+    #[inline(never)]
     fn make(&self, cpu: u32) -> Result {
         let slot = self.cache.values.slot(cpu)?;
         let mut files = KVec::new();

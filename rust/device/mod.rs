@@ -136,6 +136,7 @@ fn number(cmd: u32) -> Result<u32> {
 }
 
 impl DeviceFile {
+    #[inline(never)]
     fn info(&self, arg: UserPtr, size: usize) -> Result {
         let info = Info {
             size: size_of::<Info>() as u32,
@@ -171,6 +172,7 @@ impl DeviceFile {
             .write_slice(bytes)
     }
 
+    #[inline(never)]
     fn batch(&self, arg: UserPtr, size: usize) -> Result {
         let header: uapi::Batch = fetch_sized(arg, size, |header: &uapi::Batch| header.size)?;
         if header.reserved != 0 {
@@ -187,6 +189,7 @@ impl DeviceFile {
         self.engine.batch(&self.access, &self.spare, &batch)
     }
 
+    #[inline(never)]
     fn prepare(&self, arg: UserPtr, size: usize) -> Result {
         let mut header: uapi::Prepare =
             fetch_sized(arg, size, |header: &uapi::Prepare| header.size)?;

@@ -41,6 +41,7 @@ fn fetch_ranges(ranges: u64, count: u32) -> Result<KVVec<uapi::Range>> {
 }
 
 impl DeviceFile {
+    #[inline(never)]
     pub(super) fn set_allow(&self, arg: UserPtr, size: usize) -> Result {
         let mut header: uapi::Allow = fetch_sized(arg, size, |header: &uapi::Allow| header.size)?;
         if header.flags != 0 {
@@ -60,6 +61,7 @@ impl DeviceFile {
         set.map(|_| ()).map_err(|refusal| refusal.error)
     }
 
+    #[inline(never)]
     pub(super) fn get_allow(&self, arg: UserPtr, size: usize) -> Result {
         let mut header: uapi::Allow = fetch_sized(arg, size, |header: &uapi::Allow| header.size)?;
         if header.flags != 0 {
@@ -80,6 +82,7 @@ impl DeviceFile {
             .write(&header)
     }
 
+    #[inline(never)]
     pub(super) fn refusals(&self, arg: UserPtr, size: usize) -> Result {
         let mut header: uapi::Refusals =
             fetch_sized(arg, size, |header: &uapi::Refusals| header.size)?;
@@ -106,6 +109,7 @@ impl DeviceFile {
             .write(&header)
     }
 
+    #[inline(never)]
     pub(super) fn narrow(&self, arg: UserPtr, size: usize) -> Result {
         let header: uapi::Narrow = fetch_sized(arg, size, |header: &uapi::Narrow| header.size)?;
         let ranges = fetch_ranges(header.ranges, header.nr_ranges)?;

@@ -105,6 +105,7 @@ impl Engine {
     /// Performs a batch with the given rights.
     ///
     /// [`EFAULT`], [`ENOMEM`], or [`EINTR`] on a fatal signal; everything else is in the operations.
+    #[inline(never)]
     pub(crate) fn batch(&self, access: &Access, spare: &Spare, batch: &Batch) -> Result {
         self.stats.add(Counter::Ops, batch.count as u64);
         if batch.count == 0 {
@@ -150,6 +151,7 @@ impl Engine {
     /// Copies the operations in, checks each, and groups those that pass by CPU.
     ///
     /// The operations for the handlers have their number among the staged ones in `reserved`.
+    #[inline(never)]
     fn plan(
         &self,
         access: &Access,
@@ -195,6 +197,7 @@ impl Engine {
 
     /// Brings the answers into the caller's order, among the staged operations. With `fresh` those
     /// are replaced first, else they await their answers already.
+    #[inline(never)]
     pub(super) fn collect<'a>(
         &self,
         flight: &'a mut Flight<ReadRegister>,
@@ -227,6 +230,7 @@ impl Engine {
     }
 
     /// Copies out each CPU's first and last time stamp, if somebody wants them.
+    #[inline(never)]
     pub(super) fn store_tsc(flight: &mut Flight<ReadRegister>, tsc: Option<UserPtr>) -> Result {
         let Some(tsc) = tsc else {
             return Ok(());

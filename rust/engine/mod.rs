@@ -147,7 +147,7 @@ impl Engine {
             bound: Bound::new(regs::tsc_khz()),
             read_timeout_ms: Atomic::new(0),
             spinning: Spinning::new(settings.spin_min_us, settings.spin_max_us)?,
-            stats: Stats::new(),
+            stats: Stats::new()?,
         };
         engine.set_read_timeout_ms(settings.read_timeout_ms.into())?;
         Ok(Arc::new(engine, GFP_KERNEL)?)
@@ -207,6 +207,7 @@ impl Engine {
     /// Reads one register, where `op` was checked but for its CPU. The answer is in `op`.
     ///
     /// [`ENOMEM`] if there is no memory to call another CPU; [`EINTR`] on a fatal signal.
+    #[inline(never)]
     pub(crate) fn read(&self, access: &Access, spare: &Spare, op: &mut Op) -> Result {
         let local = regs::with_irqs_off(|here| {
             if op.cpu != CPU_SELF && op.cpu != here {
@@ -251,6 +252,7 @@ impl Engine {
     ///
     /// Returns the CPU's TSC before the first and after the last of them, if it has answered.
     /// [`ENOMEM`] if there is no memory; [`EINTR`] on a fatal signal. The rest is in `ops`.
+    #[inline(never)]
     pub(crate) fn read_slice(
         &self,
         cpu: u32,
@@ -309,6 +311,7 @@ impl Engine {
         }
     }
 
+    #[inline(never)]
     fn new_group(&self, capacity: Capacity) -> Result<Group> {
         self.stats.add(Counter::Allocations, 1);
         Group::new(capacity, self.bound, self.reaper.clone())
@@ -316,6 +319,7 @@ impl Engine {
 
     /// Calls the CPUs of a flight until all operations are through, the time is over, or a fatal
     /// signal comes ([`EINTR`]).
+    #[inline(never)]
     fn fly(
         &self,
         flight: &mut Flight<ReadRegister>,

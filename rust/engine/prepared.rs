@@ -82,6 +82,7 @@ impl Plan {
     /// Prepares the operations of `batch` with the given rights.
     ///
     /// [`EFAULT`] or [`ENOMEM`]; everything else is in the results.
+    #[inline(never)]
     pub(crate) fn new(
         engine: Arc<Engine>,
         access: Access,
@@ -124,6 +125,7 @@ impl Plan {
     }
 
     /// Maps the plan's own buffer, which it gets with the first mapping.
+    #[inline(never)]
     pub(crate) fn map(&self, vma: &VmaNew) -> Result {
         let mut buffer = self.buffer.lock();
         if let Some(pages) = &*buffer {
@@ -139,6 +141,7 @@ impl Plan {
     ///
     /// [`EFAULT`], [`ENOMEM`], [`EINTR`] on a fatal signal, or [`EINVAL`] if the results are for a
     /// buffer that was never mapped; everything else is in the results.
+    #[inline(never)]
     pub(crate) fn perform(&self, request: &RunRequest) -> Result {
         if request.results.is_none() && self.buffer.lock().is_none() {
             return Err(EINVAL);
@@ -192,6 +195,7 @@ impl Plan {
 
     /// Checks the operations for this run: the allowlist may have become shorter, and the CPUs are
     /// those of the task that runs the plan. `None` if nothing has changed.
+    #[inline(never)]
     fn recheck(&self) -> Result<Option<KVVec<Op>>> {
         let here = regs::current_cpu();
         let generation = self.access.generation();
@@ -220,6 +224,7 @@ impl Plan {
     }
 
     /// A group with those of the operations that await an answer, and the number of its CPUs.
+    #[inline(never)]
     fn filled_group(&self, ops: &[Op]) -> Result<(Group, usize)> {
         let mut group = self.engine.new_group(self.capacity)?;
         let memory = group.memory();
@@ -241,6 +246,7 @@ impl Plan {
     }
 
     /// Copies the results out, some at a time: their layout is not that of operations.
+    #[inline(never)]
     fn store(place: UserPtr, staged: &[Op]) -> Result {
         let size = staged.len().saturating_mul(size_of::<OpResult>());
         let mut writer = UserSlice::new(place, size).writer();
@@ -254,6 +260,7 @@ impl Plan {
         Ok(())
     }
 
+    #[inline(never)]
     fn publish(&self, staged: &[Op]) -> Result {
         let buffer = self.buffer.lock();
         let pages = buffer.as_ref().ok_or(EINVAL)?;

@@ -6,7 +6,7 @@
  * /sys/kernel/debug/cpupeek_hold/control, one command per write:
  *
  *   start CPU HOLD_US PAUSE_US   again and again for HOLD_US, PAUSE_US apart
- *   hold CPU                     until told to stop
+ *   hold CPU                     until told otherwise
  *   stop                         all of them, and wait until they have
  *
  * No stretch is longer than the module parameter limit_ms, whatever was asked

@@ -224,6 +224,7 @@ impl<W: Work> Flight<W> {
     }
 
     /// Ends the flight if all calls are through. Otherwise abandons it.
+    #[inline(never)]
     pub(crate) fn into_group(mut self) -> Option<CallGroup<W>> {
         let through = self.settle();
         // SAFETY: The flight is forgotten, so that its field is moved out of it once; if it has

@@ -236,6 +236,7 @@ impl<W: Work> CallGroup<W> {
     /// Starts calling: the first `used` slices of the plan name a CPU and its operations.
     ///
     /// [`EINVAL`] if they are too many, or do not follow one another in the operations.
+    #[inline(never)]
     pub(crate) fn start(mut self, used: usize) -> Result<Flight<W>, (Self, Error)> {
         self.used = 0;
         let mut end = 0usize;
