@@ -375,7 +375,7 @@ fn long_windows_do_not_overflow() {
 fn microjoules_are_exact() {
     let unit = Unit::from_register(0x000a_0e03).unwrap();
     for count in [0u64, 1, 16_383, 16_384, 123_456_789, 1 << 40, 1 << 50] {
-        let exact = u128::from(count) * 1_000_000 >> 14;
+        let exact = (u128::from(count) * 1_000_000) >> 14;
         assert_eq!(u128::from(unit.microjoules(count)), exact);
     }
     assert_eq!(Unit::from_register(0), None);
@@ -398,10 +398,7 @@ fn energy_is_exact_over_wraps() {
         energy.update((first + true_count) as u32, now, unit);
         assert_eq!(energy.take(unit), Some(unit.microjoules(true_count)));
     }
-    assert!(
-        true_count > 4 << 32 >> 0 || true_count >> 32 >= 4,
-        "several wraps"
-    );
+    assert!(true_count >> 32 >= 4, "several wraps");
 }
 
 #[test]
