@@ -74,8 +74,8 @@ impl Stats {
     pub(crate) fn new() -> Result<Self> {
         let mut shards = KVVec::with_capacity(SHARDS, GFP_KERNEL)?;
         for _ in 0..SHARDS {
-            const ZERO: Atomic<u64> = Atomic::new(0);
-            shards.push(Shard([ZERO; Counter::COUNT]), GFP_KERNEL)?;
+            let zeroes = core::array::from_fn(|_| Atomic::new(0));
+            shards.push(Shard(zeroes), GFP_KERNEL)?;
         }
         Ok(Self(shards))
     }

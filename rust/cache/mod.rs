@@ -134,7 +134,7 @@ impl Cache {
             ticker <- Ticker::new(values.clone()),
             values,
         });
-        Ok(Arc::pin_init(cache, GFP_KERNEL)?)
+        Arc::pin_init(cache, GFP_KERNEL)
     }
 
     /// How old a served value may be, in milliseconds.

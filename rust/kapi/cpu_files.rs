@@ -77,7 +77,7 @@ impl<T: CpuFiles> CpuDirectory<T> {
             let raw = unsafe {
                 super::helpers::cpupeek_helper_init_device_attribute(
                     file.raw.get(),
-                    name.as_ptr().cast(),
+                    name.as_char_ptr(),
                     *mode,
                     Some(Self::show),
                     None,
@@ -93,7 +93,7 @@ impl<T: CpuFiles> CpuDirectory<T> {
         to_result(unsafe {
             super::helpers::cpupeek_helper_init_group(
                 group.get(),
-                name.as_ptr().cast(),
+                name.as_char_ptr(),
                 list.as_mut_ptr(),
             );
             super::helpers::cpupeek_helper_add_cpu_group(cpu, group.get())
@@ -117,14 +117,14 @@ impl<T: CpuFiles> CpuDirectory<T> {
     ) -> isize {
         // SAFETY: By the invariant of `RawFile`; removing the group waits for this.
         let file = unsafe { &*attribute.cast::<RawFile<T>>() };
-        // SAFETY: `page` is the page that sysfs wants the value in, and each format has one number.
         let len = match file.shared.show(file.cpu, file.key) {
+            // SAFETY: `page` is the page that sysfs wants the value in, and the format has one number.
             Ok(Number::Unsigned(value)) => unsafe {
-                bindings::sysfs_emit(page, c"%llu\n".as_ptr().cast(), value)
+                bindings::sysfs_emit(page, c"%llu\n".as_char_ptr(), value)
             },
             // SAFETY: As above.
             Ok(Number::Signed(value)) => unsafe {
-                bindings::sysfs_emit(page, c"%lld\n".as_ptr().cast(), value)
+                bindings::sysfs_emit(page, c"%lld\n".as_char_ptr(), value)
             },
             Err(error) => error.to_errno(),
         };

@@ -131,7 +131,7 @@ impl NewFile {
         // SAFETY: The operations are for files with such a state, and live as long as the module.
         let file = unsafe {
             super::helpers::cpupeek_helper_anon_inode_getfile(
-                name.as_ptr().cast(),
+                name.as_char_ptr(),
                 const { &FileOps::<T>::new(None) }.as_ptr(),
                 state,
                 Self::FLAGS as c_int,

@@ -55,6 +55,14 @@ use kernel::{
     },
 };
 
+/// `device_attribute.store`.
+type StoreFn = unsafe extern "C" fn(
+    *mut bindings::device,
+    *mut bindings::device_attribute,
+    *const c_char,
+    usize,
+) -> isize;
+
 /// An attribute of a device: a file with a decimal number in its sysfs directory.
 pub(crate) struct Attribute<T: Device> {
     name: &'static CStr,
@@ -164,10 +172,10 @@ impl<T: Device> Registration<T> {
                 let raw = unsafe {
                     super::helpers::cpupeek_helper_init_device_attribute(
                         attribute.raw.get(),
-                        attribute.attribute.name.as_ptr().cast(),
+                        attribute.attribute.name.as_char_ptr(),
                         attribute.attribute.mode(),
                         Some(Self::show),
-                        attribute.attribute.store.map(|_| Self::store as _),
+                        attribute.attribute.store.map(|_| Self::STORE),
                     )
                 };
                 list.push(raw, GFP_KERNEL)?;
@@ -199,7 +207,7 @@ impl<T: Device> Registration<T> {
                         (*this).groups[0] = group;
                         slot.write(bindings::miscdevice {
                             minor: bindings::MISC_DYNAMIC_MINOR as c_int,
-                            name: T::NAME.as_ptr().cast(),
+                            name: T::NAME.as_char_ptr(),
                             fops: Self::FOPS.as_ptr(),
                             groups: (&raw mut (*this).groups).cast(),
                             mode: T::MODE,
@@ -212,6 +220,9 @@ impl<T: Device> Registration<T> {
             }? Error))
         })
     }
+
+    /// [`Self::store`] as C wants it.
+    const STORE: StoreFn = Self::store;
 
     const FOPS: &'static FileOps<T> = &FileOps::new(Some(Self::open));
 
@@ -255,7 +266,7 @@ impl<T: Device> Registration<T> {
         let attribute = unsafe { &*attribute.cast::<RawAttribute<T>>() }.attribute;
         let value = (attribute.show)(shared);
         // SAFETY: `page` is the page that sysfs wants the value in, and the format has one `u64`.
-        let len = unsafe { bindings::sysfs_emit(page, c"%llu\n".as_ptr().cast(), value) };
+        let len = unsafe { bindings::sysfs_emit(page, c"%llu\n".as_char_ptr(), value) };
         len as isize
     }
 

@@ -23,12 +23,7 @@ pub(crate) mod uapi;
 pub(crate) mod user_ops;
 
 /// bindgen's view of `helpers.c`. Wrapped here, used nowhere else.
-#[expect(
-    clippy::all,
-    clippy::undocumented_unsafe_blocks,
-    unreachable_pub,
-    reason = "generated"
-)]
+#[expect(unreachable_pub, reason = "generated")]
 #[allow(
     improper_ctypes,
     reason = "C structures that are empty in some configurations"

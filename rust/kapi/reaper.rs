@@ -117,7 +117,7 @@ impl ReapWork {
                         slot,
                         Some(func),
                         false,
-                        c"cpupeek_reap".as_ptr().cast(),
+                        c"cpupeek_reap".as_char_ptr(),
                         kernel::static_lock_class!().as_ptr(),
                     )
                 };

@@ -9,7 +9,6 @@ use kernel::transmute::{
 };
 
 #[expect(
-    clippy::all,
     clippy::undocumented_unsafe_blocks,
     dead_code,
     non_camel_case_types,

@@ -93,7 +93,7 @@ impl Policy {
 
     /// The allowlist now.
     pub(crate) fn allowed(&self) -> Result<Arc<AllowList>> {
-        Ok(self.allowed.get().ok_or(ENOENT)?)
+        self.allowed.get().ok_or(ENOENT)
     }
 
     /// The number of the allowlist now.
