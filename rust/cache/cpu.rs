@@ -83,7 +83,7 @@ pub(super) struct CpuState {
     /// This CPU's TSC then, or why there is none.
     tsc: Result<u64>,
     /// From the latest to the earliest.
-    samples: [Sample; SAMPLES],
+    samples: KVec<Sample>,
     /// There is no suitable window before the latest sample yet.
     window_missing: bool,
     /// The snapshot that was waited for a window for, without success: not again until it is stale.
@@ -196,7 +196,7 @@ impl CpuState {
             group: None,
             snapshot: Freshness::new(),
             tsc: Err(enodata()),
-            samples: [Sample::default(); SAMPLES],
+            samples: KVec::from_elem(Sample::default(), SAMPLES, GFP_KERNEL)?,
             window_missing: true,
             waited_for: 0,
             permille: None,
@@ -336,8 +336,10 @@ impl CpuState {
             self.permille = rate.permille;
             self.rate = rate.frequency.or(self.rate);
         }
-        self.samples.rotate_right(1);
-        self.samples[0] = sample;
+        let mut newer = sample;
+        for place in self.samples.iter_mut() {
+            core::mem::swap(place, &mut newer);
+        }
     }
 
     /// Sees to it that there is a window before the latest sample, by waiting for one.

@@ -250,8 +250,8 @@ impl Plan {
     fn store(place: UserPtr, staged: &[Op]) -> Result {
         let size = staged.len().saturating_mul(size_of::<OpResult>());
         let mut writer = UserSlice::new(place, size).writer();
-        for ops in staged.chunks(8) {
-            let mut results = [pin_init::zeroed::<OpResult>(); 8];
+        for ops in staged.chunks(4) {
+            let mut results = [pin_init::zeroed::<OpResult>(); 4];
             for (result, op) in results.iter_mut().zip(ops) {
                 *result = op.result();
             }

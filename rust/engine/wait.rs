@@ -86,6 +86,7 @@ pub(super) struct Spinning {
 
 impl Spinning {
     /// Knows nothing yet. The limits are in microseconds; [`EINVAL`] if they are out of range.
+    #[inline(never)]
     pub(super) fn new(floor_us: u32, ceiling_us: u32) -> Result<Self> {
         let count = nr_cpu_ids().saturating_add(u32::BITS) as usize;
         let mut budgets = KVVec::with_capacity(count, GFP_KERNEL)?;

@@ -68,9 +68,7 @@ pub(crate) struct Flight<W: Work> {
 
 impl<W: Work> Flight<W> {
     fn header(&self) -> &Header {
-        // SAFETY: Valid by the invariant of `CallGroup`; shared with handlers, which only take
-        // shared references too.
-        unsafe { self.group.header.as_ref() }
+        self.group.header()
     }
 
     fn slices(&self) -> &[Slice<W>] {
@@ -78,7 +76,7 @@ impl<W: Work> Flight<W> {
         // shared references too; the fields that change are atomic or cells, used as the
         // invariant of `Slice` says.
         unsafe {
-            core::slice::from_raw_parts(self.group.at(self.group.layout.slices), self.group.used)
+            core::slice::from_raw_parts(self.group.at(self.header().layout.slices), self.group.used)
         }
     }
 
@@ -216,10 +214,10 @@ impl<W: Work> Flight<W> {
     /// What has become of every CPU's operations, in the order of the plan; and the operations in
     /// the caller's order.
     pub(crate) fn views(&mut self) -> (impl Iterator<Item = View<'_, W>>, &mut [W::Op]) {
-        let staged = self.group.at(self.group.layout.staged);
+        let staged = self.group.at(self.header().layout.staged);
         // SAFETY: Initialised and of that length by the invariant of `CallGroup`; no handler uses
         // them, and the views below do not reach them.
-        let staged = unsafe { core::slice::from_raw_parts_mut(staged, self.group.capacity.ops) };
+        let staged = unsafe { core::slice::from_raw_parts_mut(staged, self.header().capacity.ops) };
         (self.slices().iter().map(Slice::view), staged)
     }
 

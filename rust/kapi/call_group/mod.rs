@@ -103,8 +103,9 @@ impl Word for KernelWord {
 
 /// # Invariants
 ///
-/// At the start of an allocation of `lines` cache lines, which is freed once: by the owning
-/// [`CallGroup`], or by `reap_work` if that has abandoned it.
+/// At the start of an allocation of `lines` cache lines, laid out as `layout`, which is that of
+/// `capacity`. It is freed once: by the owning [`CallGroup`], or by `reap_work` if that has abandoned
+/// it.
 #[pin_data]
 #[repr(align(64))]
 struct Header {
@@ -116,6 +117,8 @@ struct Header {
     reaper: Arc<Reaper>,
     bound: Bound,
     lines: usize,
+    capacity: Capacity,
+    layout: Layout,
 }
 
 /// The memory of a group that its owner may use while no call is in flight.
@@ -134,14 +137,11 @@ pub(crate) struct Memory<'a, W: Work> {
 ///
 /// # Invariants
 ///
-/// - `header` is a valid header, owned by this, whose allocation is laid out as `layout`, which is
-///   that of `capacity`; all parts after the slices are initialised.
+/// - `header` is a valid header, owned by this; all parts after the slices are initialised.
 /// - No call is in flight, and the completion holds no notice.
 /// - The first `used` slices are initialised.
 pub(crate) struct CallGroup<W: Work> {
     header: NonNull<Header>,
-    capacity: Capacity,
-    layout: Layout,
     used: usize,
     _work: PhantomData<W>,
 }
@@ -168,6 +168,8 @@ impl<W: Work> CallGroup<W> {
             reaper,
             bound,
             lines,
+            capacity,
+            layout,
         });
         // SAFETY: The memory is large and aligned enough, and does not move until it is freed.
         unsafe { init_in_place(header, init) };
@@ -176,27 +178,27 @@ impl<W: Work> CallGroup<W> {
         Ok(Self {
             // SAFETY: A `KVVec` that has allocated does not point to null.
             header: unsafe { NonNull::new_unchecked(header) },
-            capacity,
-            layout,
             used: 0,
             _work: PhantomData,
         })
     }
 
+    fn header(&self) -> &Header {
+        // SAFETY: `header` is valid by the type invariant; handlers too only take shared references.
+        unsafe { self.header.as_ref() }
+    }
+
     /// Whether there is room for `capacity`.
     pub(crate) fn holds(&self, capacity: Capacity) -> bool {
-        self.capacity.holds(capacity)
+        self.header().capacity.holds(capacity)
     }
 
     /// The size of the allocation in bytes.
     pub(crate) fn size(&self) -> usize {
-        // SAFETY: `header` is valid by the type invariant.
-        unsafe { self.header.as_ref() }
-            .lines
-            .saturating_mul(size_of::<Line>())
+        self.header().lines.saturating_mul(size_of::<Line>())
     }
 
-    /// What is `offset` bytes into the allocation; `offset` is one of `self.layout`.
+    /// What is `offset` bytes into the allocation; `offset` is one of the layout's.
     fn at<T>(&self, offset: usize) -> *mut T {
         // SAFETY: By the type invariant, the layout is that of the allocation.
         unsafe { self.header.as_ptr().byte_add(offset) }.cast()
@@ -204,23 +206,26 @@ impl<W: Work> CallGroup<W> {
 
     /// What only the caller uses, always; the first part is for [`Memory::ops`].
     fn callers(&mut self) -> (&mut [W::Op], &mut [plan::Slice], &mut [u32]) {
-        let (staged, plan) = (self.at(self.layout.staged), self.at(self.layout.plan));
-        let index = self.at(self.layout.index);
+        let (staged, plan) = (
+            self.at(self.header().layout.staged),
+            self.at(self.header().layout.plan),
+        );
+        let index = self.at(self.header().layout.index);
         // SAFETY: By the type invariant, they are initialised, of that length and distinct; the
         // borrow of `self` keeps other users away, and handlers do not use them.
         unsafe {
             (
-                core::slice::from_raw_parts_mut(staged, self.capacity.ops),
-                core::slice::from_raw_parts_mut(plan, self.capacity.slices),
-                core::slice::from_raw_parts_mut(index, self.capacity.index),
+                core::slice::from_raw_parts_mut(staged, self.header().capacity.ops),
+                core::slice::from_raw_parts_mut(plan, self.header().capacity.slices),
+                core::slice::from_raw_parts_mut(index, self.header().capacity.index),
             )
         }
     }
 
     /// The memory that a call is prepared in.
     pub(crate) fn memory(&mut self) -> Memory<'_, W> {
-        let ops = self.at(self.layout.ops);
-        let len = self.capacity.ops;
+        let ops = self.at(self.header().layout.ops);
+        let len = self.header().capacity.ops;
         let (staged, plan, index) = self.callers();
         // SAFETY: As in `callers()`; since no call is in flight, only the owner of the group uses
         // the operations.
@@ -247,15 +252,18 @@ impl<W: Work> CallGroup<W> {
             };
             let first = slice.first as usize;
             let next = first.saturating_add(slice.len as usize);
-            if first != end || next > self.capacity.ops {
+            if first != end || next > self.header().capacity.ops {
                 return Err((self, EINVAL));
             }
             end = next;
 
             // SAFETY: There is room for another slice, as was just checked.
-            let place = unsafe { self.at::<Slice<W>>(self.layout.slices).add(self.used) };
+            let place = unsafe {
+                self.at::<Slice<W>>(self.header().layout.slices)
+                    .add(self.used)
+            };
             // SAFETY: The operations from `first` to `next` exist, as was just checked.
-            let ops = unsafe { self.at::<W::Op>(self.layout.ops).add(first) };
+            let ops = unsafe { self.at::<W::Op>(self.header().layout.ops).add(first) };
             // INVARIANT: The operations follow those of the slice before, so that they belong to
             // no other.
             //
