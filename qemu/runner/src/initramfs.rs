@@ -60,6 +60,7 @@ pub fn base(host: &Host, archive: &mut Archive, init: &str) -> Result<()> {
         archive.symlink(directory, "/bin")?;
     }
     let scripts = host.repo.join("qemu/init");
+    archive.file("/lib/init-ports", 0o644, &read(&scripts.join("ports"))?)?;
     archive.file("/lib/init-common", 0o644, &read(&scripts.join("common"))?)?;
     archive.file("/init", 0o755, &read(&scripts.join(init))?)
 }
@@ -98,17 +99,7 @@ pub fn contents(
         }
         None => {}
     }
-    for copy in &options.copies {
-        let metadata = fs::metadata(&copy.from)
-            .context(|| format!("read the --copy file '{}'", copy.from.display()))?;
-        if metadata.is_dir() {
-            return Err(Error::new(format!(
-                "--copy takes files, and '{}' is a directory",
-                copy.from.display()
-            )));
-        }
-        archive.file(&copy.to, metadata.permissions().mode(), &read(&copy.from)?)?;
-    }
+    copies(options, archive)?;
     let machine = options
         .machine
         .as_deref()
@@ -122,6 +113,7 @@ pub fn contents(
     let yes = |on: bool| if on { "1" } else { "" };
     instructions(
         archive,
+        "/etc",
         &[
             ("NONCE", nonce),
             (
@@ -143,6 +135,50 @@ pub fn contents(
     )
 }
 
+/// A Debian's root folder with a service in it that runs the command, where systemd is /init.
+pub fn rooted(
+    host: &Host,
+    root: &Path,
+    options: &Options,
+    nonce: &str,
+    archive: &mut Archive,
+) -> Result<()> {
+    archive.append_archive(&read(root)?);
+    copies(options, archive)?;
+    let busybox = host.output_in_root(&["cat", "/usr/bin/busybox"])?;
+    let place = |name: &str| format!("{ROOTED}/{name}");
+    archive.file(&place("busybox"), 0o755, &busybox)?;
+    let scripts = host.repo.join("qemu/init");
+    for name in ["rooted", "ports"] {
+        archive.file(&place(name), 0o644, &read(&scripts.join(name))?)?;
+    }
+    instructions(archive, ROOTED, &[("NONCE", nonce)], &options.command)?;
+    let units = "/etc/systemd/system";
+    let unit = format!("{units}/cpupeek-guest.service");
+    archive.file(&unit, 0o644, &read(&scripts.join("rooted.service"))?)?;
+    let wanted = format!("{units}/multi-user.target.wants/cpupeek-guest.service");
+    archive.symlink(&wanted, &unit)
+}
+
+/// Where the service of a Debian has what it needs.
+const ROOTED: &str = "/usr/lib/cpupeek-guest";
+
+/// The files of `--copy`.
+fn copies(options: &Options, archive: &mut Archive) -> Result<()> {
+    for copy in &options.copies {
+        let metadata = fs::metadata(&copy.from)
+            .context(|| format!("read the --copy file '{}'", copy.from.display()))?;
+        if metadata.is_dir() {
+            return Err(Error::new(format!(
+                "--copy takes files, and '{}' is a directory",
+                copy.from.display()
+            )));
+        }
+        archive.file(&copy.to, metadata.permissions().mode(), &read(&copy.from)?)?;
+    }
+    Ok(())
+}
+
 /// What the outer guest needs to run the inner one: KVM, QEMU and the inner guest's files.
 pub fn outer(host: &Host, kernel: &Kernel, inner: &Inner<'_>, archive: &mut Archive) -> Result<()> {
     let wanted = ["irqbypass", "kvm", "kvm_amd"].map(str::to_owned);
@@ -156,6 +192,7 @@ pub fn outer(host: &Host, kernel: &Kernel, inner: &Inner<'_>, archive: &mut Arch
     }
     instructions(
         archive,
+        "/etc",
         &[
             ("KERNEL_MODULES", &modules.join(" ")),
             ("STREAMS", &inner.streams.join(" ")),
@@ -199,6 +236,7 @@ fn qemu_files(host: &Host, library: Option<&Path>, archive: &mut Archive) -> Res
 
 fn instructions(
     archive: &mut Archive,
+    directory: &str,
     settings: &[(&str, &str)],
     command: &[OsString],
 ) -> Result<()> {
@@ -209,14 +247,14 @@ fn instructions(
         quote(OsStr::new(value), &mut script);
         script.push(b'\n');
     }
-    archive.file("/etc/run.env", 0o644, &script)?;
+    archive.file(&format!("{directory}/run.env"), 0o644, &script)?;
     let mut script = b"exec".to_vec();
     for word in command {
         script.push(b' ');
         quote(word, &mut script);
     }
     script.push(b'\n');
-    archive.file("/etc/run.command", 0o644, &script)
+    archive.file(&format!("{directory}/run.command"), 0o644, &script)
 }
 
 /// Reads a file that must be there.

@@ -33,6 +33,8 @@ output and exit status through, and fails if the kernel complained on the consol
   --expect-output          a COMMAND that succeeds and prints nothing fails
   --no-leak-scan           does not wait for kmemleak at the end (debug kernel)
   --image FILE             boots FILE instead of the kernel's image
+  --root FILE              boots the Debian with systemd whose root folder is in FILE, a cpio archive, and runs COMMAND in
+                           it when it is up; what it has of cpupeek is up to it (implies --no-module)
   --console                shows the console on standard error while it runs
   --help                   this text
 
@@ -124,6 +126,8 @@ pub struct Options {
     pub leak_scan: bool,
     /// `--image`
     pub image: Option<PathBuf>,
+    /// `--root`
+    pub root: Option<PathBuf>,
     /// `--console`
     pub console: bool,
     /// What runs in the guest.
@@ -157,6 +161,7 @@ impl Options {
             output_needed: false,
             leak_scan: true,
             image: None,
+            root: None,
             console: false,
             command: Vec::new(),
         }
@@ -245,6 +250,7 @@ pub fn parse(line: String, arguments: impl IntoIterator<Item = OsString>) -> Res
             "--expect-output" => o.output_needed = true,
             "--no-leak-scan" => o.leak_scan = false,
             "--image" => o.image = Some(value()?.into()),
+            "--root" => o.root = Some(value()?.into()),
             "--console" => o.console = true,
             _ => return Err(unknown(text)),
         }
@@ -259,6 +265,15 @@ pub fn parse(line: String, arguments: impl IntoIterator<Item = OsString>) -> Res
         return Err(Error::new(
             "there is no command to run: end the options with '--' and name one, for example 'qemu/run -- cpupeek info'",
         ));
+    }
+    if o.root.is_some() {
+        if o.machine.is_some() || !o.kernel_modules.is_empty() || !o.module_args.is_empty() {
+            return Err(Error::new(
+                "--root cannot be combined with --machine, --kmod or --module-args: the Debian in it loads its own modules",
+            ));
+        }
+        o.module = false;
+        o.leak_scan = false;
     }
     o.accel = settle(accel, nested, &o)?;
     Ok(Request::Run(Box::new(o)))
@@ -388,6 +403,7 @@ mod tests {
             (&["--console=1", "--", "x"], "takes no value"),
             (&["--smp", "2"], "no command"),
             (&["--"], "no command"),
+            (&["--root", "f", "--kmod", "msr", "--", "x"], "--root"),
             (&["--icount", "--nested", "--", "x"], "--icount"),
             (
                 &["--accel", "tcg", "--machine", "m", "--", "x"],

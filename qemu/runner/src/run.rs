@@ -173,9 +173,14 @@ impl Run<'_> {
 
     fn initramfs(&self, nonce: &str, large: &mut Vec<PathBuf>) -> Result<PathBuf> {
         let mut archive = Archive::new();
-        initramfs::base(self.host, &mut archive, "guest")?;
         let (kernel, options, lane) = (self.kernel, self.options, self.lane);
-        initramfs::contents(self.host, kernel, options, lane, nonce, &mut archive)?;
+        match &options.root {
+            Some(root) => initramfs::rooted(self.host, root, options, nonce, &mut archive)?,
+            None => {
+                initramfs::base(self.host, &mut archive, "guest")?;
+                initramfs::contents(self.host, kernel, options, lane, nonce, &mut archive)?;
+            }
+        }
         self.store("initramfs", archive, large)
     }
 

@@ -3,6 +3,8 @@
 //! preloaded library gets.
 
 mod compile;
+#[cfg(test)]
+mod fuzz;
 mod toml;
 
 use std::collections::BTreeMap;
