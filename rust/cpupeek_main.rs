@@ -5,6 +5,7 @@
 //! Data flows from top to bottom, and every layer knows only those under it:
 //!
 //! - [`device`]: open, ioctl, user memory; [`policy`]: may this descriptor read that register;
+//! - [`sampler`]: registers read again and again, for user space to look at;
 //! - [`cache`]: named values of every CPU, with an age; sysfs shows them;
 //! - [`engine`]: plan, one slice and one call per CPU, wait, gather; [`stats`]: what it did;
 //! - [`kapi`]: thin wrappers over kernel C, and all of the `unsafe` code;
@@ -17,6 +18,7 @@ mod kapi;
 #[expect(unreachable_pub, reason = "a crate of its own on the host")]
 mod logic;
 mod policy;
+mod sampler;
 mod stats;
 
 use kapi::compat::parameter;
@@ -52,6 +54,10 @@ module! {
             default: 100,
             description: "How long callers spin at most, 0 to 10000 us, 0 for never (default 100)",
         },
+        cpu_word: u32 {
+            default: 0,
+            description: "Not 0: threads can have the number of their CPU in their memory; every task switch costs a little more (default 0)",
+        },
     },
 }
 
@@ -59,10 +65,31 @@ module! {
 #[pin_data]
 struct CpuPeek {
     #[pin]
-    _files: kapi::hotplug::HotplugRegistration<cache::Directories>,
+    _files: kapi::hotplug::HotplugRegistration<Cpus>,
     #[pin]
     _device: kapi::misc::Registration<device::DeviceFile>,
+    #[pin]
+    _nodes: kapi::hotplug::HotplugRegistration<kapi::cpu_nodes::CpuNodes<device::NodeFile>>,
     _engine: Drained,
+}
+
+/// Who is told about CPUs.
+struct Cpus {
+    directories: Arc<cache::Directories>,
+    samplers: Arc<sampler::Samplers>,
+}
+
+impl kapi::hotplug::Hotplug for Cpus {
+    fn online(&self, cpu: u32) -> Result {
+        self.directories.online(cpu)?;
+        self.samplers.online(cpu);
+        Ok(())
+    }
+
+    fn offline(&self, cpu: u32) {
+        self.samplers.offline(cpu);
+        self.directories.offline(cpu);
+    }
 }
 
 /// The module's own reference to the engine.
@@ -93,18 +120,40 @@ impl kernel::InPlaceModule for CpuPeek {
             let probe_isolated = parameter(module_parameters::probe_isolated.value()) != 0;
             let directories = cache::Directories::new(cache.clone(), probe_isolated)?;
             let permille = parameter(module_parameters::unprivileged_permille.value());
+            let samplers = sampler::Samplers::new()?;
+            let cpus = Cpus {
+                directories: directories.clone(),
+                samplers: samplers.clone(),
+            };
+            let cpus = Arc::new(cpus, GFP_KERNEL)?;
             let shared = device::Shared {
+                samplers,
                 engine: engine.clone(),
                 cache,
                 policy: policy::Policy::new(permille).inspect_err(out_of_range)?,
+                cpu_words: device::CpuWords::new(
+                    parameter(module_parameters::cpu_word.value()) != 0,
+                )?,
             };
+            let nodes = device::NodeShared {
+                engine: engine.clone(),
+                policy: shared.policy.clone(),
+            };
+            let nodes = Arc::pin_init(kapi::cpu_nodes::CpuNodes::new(nodes), GFP_KERNEL)?;
+            // Should this fail, the module goes, whoever has opened something. So nothing can be opened
+            // before all has been done that can fail; and what has been started ends before the engine.
             Ok(try_pin_init!(Self {
-                _files <- kapi::hotplug::HotplugRegistration::new(directories.clone()),
-                _device <- {
-                    directories.loaded();
-                    kapi::misc::Registration::new(shared)
-                },
                 _engine: Drained(engine),
+                _files <- kapi::hotplug::HotplugRegistration::new(cpus),
+                _: {
+                    directories.loaded();
+                    nodes.make_all()?;
+                },
+                _nodes <- kapi::hotplug::HotplugRegistration::new(nodes.clone()),
+                _device <- kapi::misc::Registration::new(shared),
+                _: {
+                    nodes.admit();
+                },
             }? Error))
         })
     }

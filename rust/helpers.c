@@ -1,17 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What is inline or a macro in the kernel's headers, as functions that Rust can
- * call. bindgen reads this file; nothing else does. In alphabetical order.
+ * call. bindgen reads this file; nothing else does. In about alphabetical order.
  */
 
+/* First: uniprocessor kernels have a macro named like one of its fields. */
+#include <linux/cpupeek.h>
+
 #include <linux/anon_inodes.h>
+#include <linux/cdev.h>
 #include <linux/completion.h>
 #include <linux/cpu.h>
 #include <linux/cpuhotplug.h>
-#include <linux/cpupeek.h>
 #include <linux/cpumask.h>
+#include <linux/cred.h>
 #include <linux/device.h>
+#include <linux/hardirq.h>
 #include <linux/hrtimer.h>
+#include <linux/irq_work.h>
+#include <linux/kernel_stat.h>
+#include <linux/preempt.h>
+#include <linux/poll.h>
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
 #include <linux/sched/isolation.h>
@@ -19,8 +28,11 @@
 #include <linux/smp.h>
 #include <linux/swait.h>
 #include <linux/sysfs.h>
+#include <linux/timer.h>
 #include <linux/topology.h>
 #include <linux/uaccess.h>
+#include <linux/user_namespace.h>
+#include <linux/wait.h>
 #include <linux/workqueue.h>
 #include <asm/cpufeature.h>
 #include <asm/cpuid/api.h>
@@ -47,10 +59,44 @@ cpupeek_helper_anon_inode_getfile(const char *name,
 	return anon_inode_getfile(name, fops, priv, flags);
 }
 
+/*
+ * Who owns the outermost of the current task's user namespaces, or its own user
+ * if it is in none: an owner of subordinate ids has one account, not one for
+ * each of them. Those that root owns are of as many containers, and have one
+ * each, above what user ids can be.
+ */
+u64 cpupeek_helper_account(void)
+{
+	const struct user_namespace *outermost = NULL;
+	const struct user_namespace *ns;
+
+	for (ns = current_user_ns(); ns != &init_user_ns; ns = ns->parent)
+		outermost = ns;
+	if (!outermost)
+		return from_kuid(&init_user_ns, current_euid());
+	if (uid_eq(outermost->owner, GLOBAL_ROOT_UID))
+		return BIT_ULL(32) | outermost->ns.inum;
+	return from_kuid(&init_user_ns, outermost->owner);
+}
+
 bool cpupeek_helper_are_cpus_isolated(void)
 {
 	return housekeeping_enabled(HK_TYPE_DOMAIN) ||
 	       housekeeping_enabled(HK_TYPE_KERNEL_NOISE);
+}
+
+/*
+ * The number of the interrupt by another CPU's call that this CPU is in, or 0 if
+ * it is in none: an idle CPU also looks for calls by itself.
+ */
+u64 cpupeek_helper_call_interrupt(void)
+{
+#ifdef CONFIG_SMP
+	if (in_hardirq())
+		return BIT_ULL(32) |
+		       __this_cpu_read(irq_stat.counts[IRQ_COUNT_CALL_FUNCTION]);
+#endif
+	return 0;
 }
 
 void cpupeek_helper_cond_resched(void)
@@ -109,6 +155,21 @@ int cpupeek_helper_csd_call(u32 cpu, call_single_data_t *csd, bool *local)
 	return ret;
 }
 
+#ifdef CONFIG_PREEMPT_NOTIFIERS
+/* The calling task's notifier with these callbacks, if it has one. */
+struct preempt_notifier *
+cpupeek_helper_find_preempt_notifier(const struct preempt_ops *ops)
+{
+	struct preempt_notifier *notifier;
+
+	hlist_for_each_entry(notifier, &current->preempt_notifiers, link) {
+		if (notifier->ops == ops)
+			return notifier;
+	}
+	return NULL;
+}
+#endif
+
 bool cpupeek_helper_fatal_signal_pending(void)
 {
 	return fatal_signal_pending(current);
@@ -121,8 +182,9 @@ bool cpupeek_helper_fatal_signal_pending(void)
 int cpupeek_helper_get_ops(struct cpupeek_op *to, const void __user *from,
 			   size_t count, size_t stride)
 {
-	const size_t words = sizeof(*to) / sizeof(u64);
-	size_t i, j, end;
+	size_t i, end;
+
+	static_assert(sizeof(*to) == 6 * sizeof(u64));
 
 	for (i = 0; i < count; i = end) {
 		end = min(count, i + 64);
@@ -133,8 +195,12 @@ int cpupeek_helper_get_ops(struct cpupeek_op *to, const void __user *from,
 			const u64 __user *src = from + i * stride;
 			u64 *dst = (u64 *)&to[i];
 
-			for (j = 0; j < words; j++)
-				unsafe_get_user(dst[j], &src[j], efault);
+			unsafe_get_user(dst[0], &src[0], efault);
+			unsafe_get_user(dst[1], &src[1], efault);
+			unsafe_get_user(dst[2], &src[2], efault);
+			unsafe_get_user(dst[3], &src[3], efault);
+			unsafe_get_user(dst[4], &src[4], efault);
+			unsafe_get_user(dst[5], &src[5], efault);
 		}
 		user_read_access_end();
 	}
@@ -143,6 +209,34 @@ int cpupeek_helper_get_ops(struct cpupeek_op *to, const void __user *from,
 efault:
 	user_read_access_end();
 	return -EFAULT;
+}
+
+u32 cpupeek_helper_iminor(const struct inode *inode)
+{
+	return iminor(inode);
+}
+
+/* With a barrier, so that who has just begun to wait is seen. */
+bool cpupeek_helper_has_waiters(struct wait_queue_head *wq)
+{
+	return wq_has_sleeper(wq);
+}
+
+void cpupeek_helper_hrtimer_set_expires(struct hrtimer *timer, ktime_t time)
+{
+	hrtimer_set_expires(timer, time);
+}
+
+void cpupeek_helper_hrtimer_setup(struct hrtimer *timer,
+				  enum hrtimer_restart (*func)(struct hrtimer *))
+{
+	hrtimer_setup(timer, func, CLOCK_MONOTONIC,
+		      HRTIMER_MODE_ABS_PINNED_HARD);
+}
+
+void cpupeek_helper_hrtimer_start(struct hrtimer *timer, ktime_t time)
+{
+	hrtimer_start(timer, time, HRTIMER_MODE_ABS_PINNED_HARD);
 }
 
 void cpupeek_helper_init_delayed_work(struct delayed_work *work,
@@ -182,6 +276,35 @@ void cpupeek_helper_init_csd(call_single_data_t *csd, smp_call_func_t func,
 	INIT_CSD(csd, func, info);
 }
 
+struct cdev *cpupeek_helper_inode_cdev(const struct inode *inode)
+{
+	return inode->i_cdev;
+}
+
+#ifdef CONFIG_PREEMPT_NOTIFIERS
+/*
+ * Runs in a hard interrupt on PREEMPT_RT too, since irq_work_sync() waits for
+ * others by what may be freed.
+ */
+void cpupeek_helper_init_hard_irq_work(struct irq_work *work,
+				       void (*func)(struct irq_work *work))
+{
+	*work = IRQ_WORK_INIT_HARD(func);
+}
+
+/* Whether the calling task has been scheduled for the last time. */
+bool cpupeek_helper_is_current_dead(void)
+{
+	return READ_ONCE(current->__state) == TASK_DEAD;
+}
+#endif
+
+void cpupeek_helper_init_irq_work(struct irq_work *work,
+				  void (*func)(struct irq_work *))
+{
+	init_irq_work(work, func);
+}
+
 /* The masks may be replaced while somebody looks at them. */
 bool cpupeek_helper_is_isolated(u32 cpu)
 {
@@ -190,6 +313,11 @@ bool cpupeek_helper_is_isolated(u32 cpu)
 	guard(rcu)();
 	return !housekeeping_test_cpu(cpu, HK_TYPE_DOMAIN) ||
 	       !housekeeping_test_cpu(cpu, HK_TYPE_KERNEL_NOISE);
+}
+
+bool cpupeek_helper_is_online(u32 cpu)
+{
+	return cpu < nr_cpu_ids && cpu_online(cpu);
 }
 
 /* need_resched() alone does not see the lazy kind. */
@@ -203,17 +331,40 @@ void cpupeek_helper_local_irq_restore(unsigned long flags)
 	local_irq_restore(flags);
 }
 
-unsigned long cpupeek_helper_local_irq_save(void)
+/* @cpu is the CPU that the caller is on until interrupts are restored. */
+unsigned long cpupeek_helper_local_irq_save(u32 *cpu)
 {
 	unsigned long flags;
 
 	local_irq_save(flags);
+	*cpu = raw_smp_processor_id();
 	return flags;
 }
 
 bool cpupeek_helper_may_run_on(u32 cpu)
 {
 	return cpu < nr_cpu_ids && cpumask_test_cpu(cpu, current->cpus_ptr);
+}
+
+#ifdef CONFIG_PREEMPT_NOTIFIERS
+/* The list must not change under a switch of the task that changes it. */
+void cpupeek_helper_preempt_notifier_register(struct preempt_notifier *notifier)
+{
+	guard(preempt)();
+	preempt_notifier_register(notifier);
+}
+
+void cpupeek_helper_preempt_notifier_unregister(struct preempt_notifier *notifier)
+{
+	guard(preempt)();
+	preempt_notifier_unregister(notifier);
+}
+#endif
+
+void cpupeek_helper_poll_wait(struct file *file, struct wait_queue_head *wq,
+			      struct poll_table_struct *table)
+{
+	poll_wait(file, wq, table);
 }
 
 /*
@@ -242,6 +393,26 @@ int cpupeek_helper_put_answers(void __user *to, size_t size, size_t stride,
 		}
 		user_write_access_end();
 	}
+	return 0;
+
+efault:
+	user_write_access_end();
+	return -EFAULT;
+}
+
+/* The same for a single operation, with the CPU that it was. */
+int cpupeek_helper_put_op(struct cpupeek_op __user *to,
+			  const struct cpupeek_op *op)
+{
+	if (!user_write_access_begin(to, sizeof(*to)))
+		return -EFAULT;
+	unsafe_put_user(op->cpu, &to->cpu, efault);
+	unsafe_put_user(op->status, &to->status, efault);
+	unsafe_put_user(op->tsc, &to->tsc, efault);
+	unsafe_put_user(op->value, &to->value, efault);
+	unsafe_put_user((u64)op->edx << 32 | op->ecx, (u64 __user *)&to->ecx,
+			efault);
+	user_write_access_end();
 	return 0;
 
 efault:
@@ -279,6 +450,12 @@ efault:
 	return -EFAULT;
 }
 
+/* In one store, since other threads may look. */
+int cpupeek_helper_put_u32(u32 value, u32 __user *to)
+{
+	return put_user(value, to);
+}
+
 void cpupeek_helper_queue_delayed_work(struct delayed_work *work,
 				       unsigned long delay)
 {
@@ -291,8 +468,10 @@ void cpupeek_helper_queue_work(struct workqueue_struct *wq,
 	queue_work(wq, work);
 }
 
-int cpupeek_helper_rdmsrq_safe(u32 msr, u64 *value)
+/* @tsc is the time stamp counter immediately before. */
+int cpupeek_helper_rdmsrq_safe(u32 msr, u64 *tsc, u64 *value)
 {
+	*tsc = rdtsc_ordered();
 	return rdmsrq_safe(msr, value);
 }
 
@@ -315,6 +494,47 @@ void cpupeek_helper_remove_cpu_group(u32 cpu,
 		sysfs_remove_group(&dev->kobj, group);
 }
 
+/* Until @end (CLOCK_MONOTONIC), or a fatal signal. */
+void cpupeek_helper_sleep_until(ktime_t end)
+{
+	set_current_state(TASK_KILLABLE);
+	if (fatal_signal_pending(current))
+		__set_current_state(TASK_RUNNING);
+	else
+		schedule_hrtimeout_range(&end, 50 * NSEC_PER_USEC,
+					 HRTIMER_MODE_ABS_PINNED);
+}
+
+u64 cpupeek_helper_steal_ns(u32 cpu)
+{
+	if (cpu >= nr_cpu_ids || !cpu_possible(cpu))
+		return 0;
+	return READ_ONCE(kcpustat_cpu(cpu).cpustat[CPUTIME_STEAL]);
+}
+
+void cpupeek_helper_smp_wmb(void)
+{
+	/* For a sequence count, see rust/logic/sampling/slot.rs. */
+	smp_wmb();
+}
+
+u64 cpupeek_helper_tick_ns(void)
+{
+	return NSEC_PER_SEC / HZ;
+}
+
+void cpupeek_helper_timer_setup(struct timer_list *timer,
+				void (*func)(struct timer_list *))
+{
+	timer_setup(timer, func, TIMER_DEFERRABLE | TIMER_PINNED);
+}
+
+/* On this CPU: the caller has interrupts off. */
+void cpupeek_helper_timer_start(struct timer_list *timer, unsigned long ticks)
+{
+	mod_timer(timer, jiffies + ticks);
+}
+
 u32 cpupeek_helper_topology_core_id(u32 cpu)
 {
 	return topology_core_id(cpu);
@@ -333,6 +553,12 @@ bool cpupeek_helper_tsc_stable(void)
 bool cpupeek_helper_vcpu_is_preempted(u32 cpu)
 {
 	return cpu < nr_cpu_ids && vcpu_is_preempted(cpu);
+}
+
+/* Returns 0, or -ERESTARTSYS on a signal. */
+int cpupeek_helper_wait_nonzero(struct wait_queue_head *wq, const u64 *count)
+{
+	return wait_event_interruptible(*wq, READ_ONCE(*count));
 }
 
 /*
@@ -358,4 +584,9 @@ int cpupeek_helper_wait_until(struct completion *x, ktime_t deadline)
 	}
 	finish_swait(&x->wait, &wait);
 	return try_wait_for_completion(x) ? 1 : ret;
+}
+
+void cpupeek_helper_wake_pollers(struct wait_queue_head *wq)
+{
+	wake_up_interruptible_poll(wq, EPOLLIN | EPOLLRDNORM | EPOLLHUP);
 }

@@ -53,10 +53,14 @@ pub(crate) enum Counter {
     Refreshes,
     /// Those of them that were taken for a frequency, after waiting for a window.
     Windows,
+    /// Samples that samplers have taken.
+    Samples,
+    /// Periods in which they took none because they had used all the time that they may.
+    SkippedSamples,
 }
 
 impl Counter {
-    const COUNT: usize = Self::Windows as usize + 1;
+    const COUNT: usize = Self::SkippedSamples as usize + 1;
 }
 
 /// As many copies of the counters as keep CPUs off each other's cache lines on small machines, and
@@ -82,7 +86,12 @@ impl Stats {
 
     /// Adds `n` to a counter.
     pub(crate) fn add(&self, counter: Counter, n: u64) {
-        if let Some(shard) = self.0.get(regs::current_cpu() as usize % SHARDS) {
+        self.add_near(regs::current_cpu(), counter, n);
+    }
+
+    /// The same on a CPU, or about there.
+    pub(crate) fn add_near(&self, cpu: u32, counter: Counter, n: u64) {
+        if let Some(shard) = self.0.get(cpu as usize % SHARDS) {
             shard.0[counter as usize].add(n, Relaxed);
         }
     }

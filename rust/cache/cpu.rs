@@ -2,9 +2,12 @@
 
 //! One CPU's named values: which it has, their snapshot, and samples of its frequency.
 
+mod window;
+
 use super::{
     energy,
     shared_by,
+    sweep::Need,
     Values, //
 };
 use crate::{
@@ -15,7 +18,10 @@ use crate::{
         ReadRegister, //
     },
     kapi::{
-        errno::enodata,
+        errno::{
+            enodata,
+            etime, //
+        },
         regs,
         task,
         uapi::Op, //
@@ -35,9 +41,6 @@ use crate::{
         },
         energy::Unit,
         frequency::{
-            is_window,
-            rate,
-            window,
             Rate,
             Sample, //
         },
@@ -47,18 +50,12 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::atomic::Relaxed,
-    time::{
-        delay::fsleep,
-        Delta, //
-    },
+    sync::atomic::Relaxed, //
 };
+pub(super) use window::WINDOW_TRIES;
 
 /// How many earlier samples are kept, to find one that is a suitable window ago.
 const SAMPLES: usize = 4;
-
-/// How often to wait for a window: reading may take longer each time than the time before.
-const WINDOW_TRIES: usize = 3;
 
 /// A value that the CPU has.
 struct Live {
@@ -88,6 +85,8 @@ pub(super) struct CpuState {
     window_missing: bool,
     /// The snapshot that was waited for a window for, without success: not again until it is stale.
     waited_for: u64,
+    /// The snapshot that was the latest when a call to all CPUs began.
+    swept: Option<u64>,
     permille: Option<u64>,
     /// What the CPU ran at when it last ran long enough to tell.
     rate: Option<Rate>,
@@ -143,6 +142,12 @@ impl Live {
                 probe(APERF)?;
                 probe(MPERF)?;
             }
+            Decode::VcpuPreempted | Decode::StealTime => {
+                let is_told = source.decode == Decode::StealTime || regs::tells_vcpu_preempted();
+                if value & 1 == 0 || !is_told {
+                    return None;
+                }
+            }
             Decode::Temperature if live.constant >> 16 & 0xff == 0 => return None,
             decode => {
                 let number = decode.number(value, live.constant);
@@ -172,7 +177,10 @@ impl CpuState {
             };
             if found.reg == APERF || found.reg == MPERF {
                 has_perf = true;
-            } else if found.decode != Decode::Tsc && !ops.iter().any(|op| op.reg == found.reg) {
+            } else if found.decode != Decode::Tsc
+                && found.entry.class != Class::Live
+                && !ops.iter().any(|op| op.reg == found.reg)
+            {
                 ops.push(Op::msr(cpu, found.reg), GFP_KERNEL)?;
             }
             live.push(found, GFP_KERNEL)?;
@@ -199,6 +207,7 @@ impl CpuState {
             samples: KVec::from_elem(Sample::default(), SAMPLES, GFP_KERNEL)?,
             window_missing: true,
             waited_for: 0,
+            swept: None,
             permille: None,
             rate: None,
         };
@@ -234,9 +243,16 @@ impl CpuState {
             return self.energy(values, id, unit);
         }
         let class = live.entry.class;
+        if class == Class::Live {
+            return self.live(decode);
+        }
         self.freshen(values)?;
         if class == Class::Window {
             self.widen(values)?;
+            // What it was some time ago is not what it is.
+            if self.window_missing {
+                return Err(enodata());
+            }
         }
         match decode {
             Decode::Tsc => Ok(Number::Unsigned(self.tsc?)),
@@ -254,6 +270,16 @@ impl CpuState {
                 decode.number(op.value()?, constant).ok_or_else(enodata)
             }
         }
+    }
+
+    /// What is known at once.
+    fn live(&self, decode: Decode) -> Result<Number> {
+        match decode {
+            Decode::VcpuPreempted => Ok(u64::from(regs::is_vcpu_preempted(self.cpu))),
+            Decode::StealTime => Ok(regs::steal_ns(self.cpu) / 1000),
+            _ => Err(enodata()),
+        }
+        .map(Number::Unsigned)
     }
 
     /// Takes a snapshot if the last one is too old.
@@ -280,8 +306,15 @@ impl CpuState {
             Caller {
                 user: None,
                 manner: Manner::Adaptive,
+                is_patient: false,
             },
         )?;
+        self.take_in(values, span);
+        Ok(())
+    }
+
+    /// Takes in what has been read, and when it was, if the CPU has answered.
+    fn take_in(&mut self, values: &Values, span: Option<(u64, u64)>) {
         let now = task::now_ms();
         self.snapshot.renew(now);
         values.engine.stats.add(Counter::Refreshes, 1);
@@ -290,77 +323,80 @@ impl CpuState {
                 self.tsc = Ok(first);
                 self.sample(values, end);
             }
-            (None, Some(op)) => self.tsc = op.value().map(|_| op.tsc),
-            (None, None) => self.tsc = Err(enodata()),
+            (None, op) => {
+                self.tsc = op.map_or(Err(enodata()), |op| op.value().map(|_| op.tsc));
+                // Without an answer there is no window, and none to wait for.
+                self.window_missing = true;
+                self.give_up_window();
+            }
         }
         let mut energy = values.energy.lock();
-        for live in &self.live {
-            let Some((id, _)) = live.energy else {
-                continue;
-            };
-            let op = self.ops.iter().find(|op| op.reg == live.reg);
-            if let Some(Ok(counter)) = op.map(Op::value) {
-                energy.update(id, counter as u32, now);
+        for (id, _) in self.live.iter().filter_map(|live| live.energy) {
+            if let Some(counter) = self.counter(id) {
+                energy.update(id, counter, now);
             }
-        }
-        Ok(())
-    }
-
-    /// Takes in a sample of the frequency, whose last counter was read when the TSC was `end`.
-    fn sample(&mut self, values: &Values, end: u64) {
-        let [.., aperf_op, mperf_op] = &*self.ops else {
-            return;
-        };
-        let (Ok(aperf), Ok(mperf)) = (aperf_op.value(), mperf_op.value()) else {
-            return;
-        };
-        if !self.has_perf {
-            return;
-        }
-        let sample = Sample {
-            tsc: aperf_op.tsc,
-            aperf,
-            mperf,
-            read: end.wrapping_sub(aperf_op.tsc),
-        };
-        let khz = regs::tsc_khz();
-        let longest = values.max_age_ms().saturating_mul(10);
-        let longest = longest.saturating_mul(khz.into());
-        let earlier = self.samples.iter();
-        let old = earlier
-            .filter(|old| old.tsc != 0)
-            .find(|old| is_window(old, &sample, khz, longest));
-        self.window_missing = old.is_none();
-        if let Some(old) = old {
-            let rate = rate(old, &sample, khz);
-            self.permille = rate.permille;
-            self.rate = rate.frequency.or(self.rate);
-        }
-        let mut newer = sample;
-        for place in self.samples.iter_mut() {
-            core::mem::swap(place, &mut newer);
         }
     }
 
-    /// Sees to it that there is a window before the latest sample, by waiting for one.
-    fn widen(&mut self, values: &Values) -> Result {
-        let khz = u64::from(regs::tsc_khz()).max(1);
-        for _ in 0..WINDOW_TRIES {
-            if !self.window_missing || self.waited_for == self.snapshot.generation() {
-                return Ok(());
+    /// The registers that a snapshot has.
+    pub(super) fn ops(&self) -> &[Op] {
+        &self.ops
+    }
+
+    /// Whether a call to all CPUs is to have a snapshot of this one.
+    pub(super) fn needs(&self, values: &Values, need: Need) -> bool {
+        let wanted = match need {
+            Need::Fresh => self
+                .snapshot
+                .is_stale(task::now_ms(), values.sweep_age_ms()),
+            Need::Window => {
+                self.has_perf
+                    && self.snapshot.is_there()
+                    && self.window_missing
+                    && self.waited_for != self.snapshot.generation()
             }
-            let longest = self.samples.iter().map(|sample| sample.read).max();
-            let cycles = window(longest.unwrap_or(0), khz as u32);
-            fsleep(Delta::from_micros(
-                (cycles / khz).saturating_mul(1000).min(1_000_000) as i64,
-            ));
-            self.refresh(values)?;
-            values.engine.stats.add(Counter::Windows, 1);
+        };
+        wanted && values.may_refresh(self.cpu)
+    }
+
+    /// The registers have gone into a call to all CPUs.
+    pub(super) fn await_sweep(&mut self) {
+        self.swept = Some(self.snapshot.generation());
+    }
+
+    /// Takes in the answers of a call to all CPUs, or that there are none, unless there is a later
+    /// snapshot, or the CPU was away in between. Returns whether it has.
+    pub(super) fn take_sweep(
+        &mut self,
+        values: &Values,
+        ops: &[Op],
+        span: Option<(u64, u64)>,
+    ) -> bool {
+        if self.swept.take() != Some(self.snapshot.generation()) {
+            return false;
         }
-        if self.window_missing {
-            self.waited_for = self.snapshot.generation();
+        match span {
+            Some(_) if ops.len() != self.ops.len() => return false,
+            Some(_) => {
+                for (op, answer) in self.ops.iter_mut().zip(ops) {
+                    op.take_answer(answer);
+                }
+            }
+            // Not even those that have been read: a snapshot is of one moment.
+            None => {
+                for op in &mut self.ops {
+                    op.refuse(etime());
+                }
+            }
         }
-        Ok(())
+        self.take_in(values, span);
+        true
+    }
+
+    /// What an energy counter was in the snapshot, if it could be read.
+    fn counter(&self, id: energy::Id) -> Option<u32> {
+        let op = self.ops.iter().find(|op| op.reg == id.reg)?;
+        Some(op.value().ok()? as u32)
     }
 
     /// The energy of a counter that this CPU can read.
@@ -372,9 +408,16 @@ impl CpuState {
         let max_age = values.max_age_ms();
         let fresh = values.energy.lock().want(id, unit, now, until, max_age)?;
         if !fresh {
-            self.refresh(values)?;
-            let op = self.ops.iter().find(|op| op.reg == id.reg);
-            op.ok_or_else(enodata)?.value()?;
+            // What nobody has wanted before counts from where a young snapshot has it.
+            let young = !self.snapshot.is_stale(now, max_age) && values.energy.lock().is_new(id);
+            if !young {
+                self.refresh(values)?;
+            }
+            let counter = self.counter(id).ok_or_else(enodata)?;
+            if let (true, Some(age)) = (young, self.age_ms()) {
+                let then = now.saturating_sub(age);
+                values.energy.lock().update(id, counter, then);
+            }
         }
         let energy = values.energy.lock().take(id).ok_or_else(enodata)?;
         Ok(Number::Unsigned(energy))

@@ -64,6 +64,12 @@ impl Energy {
         Ok(false)
     }
 
+    /// Whether a counter was never read from the CPU since somebody wanted it first.
+    pub(super) fn is_new(&mut self, id: Id) -> bool {
+        let record = self.find(id);
+        record.is_some_and(|record| record.counted.updated_ms().is_none())
+    }
+
     /// A counter was read from the CPU. It does not matter if nobody wants it.
     pub(super) fn update(&mut self, id: Id, counter: u32, now_ms: u64) {
         if let Some(record) = self.find(id) {

@@ -9,9 +9,13 @@
 
 mod cpu;
 mod energy;
+mod sweep;
 
 use crate::{
-    engine::Engine,
+    engine::{
+        Engine,
+        Group, //
+    },
     kapi::{
         cpu_files::{
             CpuDirectory,
@@ -105,6 +109,11 @@ impl Values {
 #[pin_data]
 pub(crate) struct Cache {
     values: Arc<Values>,
+    /// Memory for the next call to all CPUs; held by whoever makes one.
+    #[pin]
+    sweeping: Mutex<Option<Group>>,
+    /// How often that has come to its end.
+    swept: Atomic<u64>,
     #[pin]
     ticker: Ticker<Values>,
 }
@@ -132,6 +141,8 @@ impl Cache {
         let values = Arc::new(values, GFP_KERNEL)?;
         let cache = pin_init!(Self {
             ticker <- Ticker::new(values.clone()),
+            sweeping <- new_mutex!(None, "cpupeek_sweeping"),
+            swept: Atomic::new(0),
             values,
         });
         Arc::pin_init(cache, GFP_KERNEL)

@@ -6,6 +6,8 @@ use super::{
     DeviceFile,
     Shared, //
 };
+#[cfg(CONFIG_RUST_DEBUG_ASSERTIONS)]
+use crate::kapi::call_group::longest;
 use crate::{
     kapi::misc::Attribute,
     stats::Counter, //
@@ -39,6 +41,25 @@ pub(super) const ALL: &[Attribute<DeviceFile>] = &[
     counter!(c"abandoned", Abandoned),
     counter!(c"refreshes", Refreshes),
     counter!(c"windows", Windows),
+    counter!(c"samples", Samples),
+    counter!(c"skipped_samples", SkippedSamples),
+    Attribute::ro(c"samplers", |shared: &Shared| shared.samplers.open()),
+    Attribute::rw(
+        c"sampler_permille",
+        |shared: &Shared| shared.samplers.permille().into(),
+        |shared: &Shared, permille| shared.samplers.set_permille(permille),
+    ),
+    Attribute::ro(c"cpu_words", |shared: &Shared| shared.cpu_words.live()),
+    Attribute::ro(c"cpu_word_writes", |shared: &Shared| {
+        shared.cpu_words.writes()
+    }),
+    Attribute::ro(c"cpu_word_faults", |shared: &Shared| {
+        shared.cpu_words.faults()
+    }),
+    #[cfg(CONFIG_RUST_DEBUG_ASSERTIONS)]
+    Attribute::ro(c"longest_round_ops", |_| longest::ops()),
+    #[cfg(CONFIG_RUST_DEBUG_ASSERTIONS)]
+    Attribute::ro(c"longest_round_ns", |_| longest::ns()),
     Attribute::rw(
         c"read_timeout_ms",
         |shared: &Shared| shared.engine.read_timeout_ms().into(),
@@ -54,6 +75,11 @@ pub(super) const ALL: &[Attribute<DeviceFile>] = &[
         |shared: &Shared| shared.engine.spin_us().1.into(),
         |shared: &Shared, us| shared.engine.set_spin_max_us(us),
     ),
+    Attribute::rw(
+        c"spin_preempted",
+        |shared: &Shared| shared.engine.spin_preempted().into(),
+        |shared: &Shared, on| shared.engine.set_spin_preempted(on),
+    ),
     Attribute::ro(c"allow_generation", |shared: &Shared| {
         shared.policy.generation()
     }),
@@ -68,6 +94,10 @@ pub(super) const ALL: &[Attribute<DeviceFile>] = &[
         |shared: &Shared| shared.policy.users.permille().into(),
         |shared: &Shared, permille| shared.policy.users.set_permille(permille),
     ),
+    // Reading a file of a CPU has its snapshot taken if it is old; reading this has all of them taken.
+    Attribute::ro(c"refresh", |shared: &Shared| {
+        shared.cache.refresh_all().unwrap_or(0)
+    }),
     Attribute::rw(
         c"cache_ms",
         |shared: &Shared| shared.cache.cache_ms(),

@@ -2,6 +2,10 @@
 
 //! Structures from and to user space; see "General ioctl format" in the UAPI header.
 
+use crate::kapi::{
+    uapi::Op,
+    user_ops, //
+};
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
@@ -40,7 +44,7 @@ pub(super) fn fetch_sized<T: FromBytes + AsBytes + Zeroable>(
 
 /// Copies in a structure that the caller knows with `size` bytes. See "General ioctl format" in the
 /// UAPI header.
-pub(super) fn fetch<T: FromBytes + AsBytes + Zeroable>(arg: UserPtr, size: usize) -> Result<T> {
+fn fetch<T: FromBytes + AsBytes + Zeroable>(arg: UserPtr, size: usize) -> Result<T> {
     if size < size_of::<T>() {
         return Err(EINVAL);
     }
@@ -50,6 +54,21 @@ pub(super) fn fetch<T: FromBytes + AsBytes + Zeroable>(arg: UserPtr, size: usize
     reader.read_slice(value.as_bytes_mut())?;
     expect_zero(&mut reader)?;
     Ok(value)
+}
+
+/// The same for an operation, word by word: the path is short enough to feel a general copy.
+#[inline(always)]
+pub(super) fn fetch_op(arg: UserPtr, size: usize, op: &mut Op) -> Result {
+    const KNOWN: usize = size_of::<Op>();
+    if size < KNOWN {
+        return Err(EINVAL);
+    }
+    user_ops::fetch(arg, KNOWN, core::slice::from_mut(op))?;
+    if size > KNOWN {
+        let rest = UserSlice::new(arg.wrapping_byte_add(KNOWN), size - KNOWN);
+        expect_zero(&mut rest.reader())?;
+    }
+    Ok(())
 }
 
 fn expect_zero(reader: &mut UserSliceReader) -> Result {

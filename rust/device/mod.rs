@@ -4,8 +4,11 @@
 
 mod attributes;
 mod copy;
+mod cpu_word;
+mod node;
 mod plan;
 mod policy;
+mod sampler;
 
 use crate::{
     cache::Cache,
@@ -32,20 +35,24 @@ use crate::{
             Info,
             Op, //
         },
+        user_ops, //
     },
     logic::round,
     policy::{
         Access,
         Policy, //
     },
+    sampler::Samplers,
     stats::Counter, //
 };
 use copy::{
     answer,
-    fetch,
+    fetch_op,
     fetch_sized, //
 };
 use core::mem::offset_of;
+pub(crate) use cpu_word::CpuWords;
+use cpu_word::WordSetter;
 use kernel::{
     cpu::nr_cpu_ids,
     ioctl::{
@@ -55,12 +62,16 @@ use kernel::{
     },
     prelude::*,
     sync::Arc,
-    transmute::AsBytes,
     uaccess::{
         UserPtr,
         UserSlice, //
     },
 };
+pub(crate) use node::{
+    NodeFile,
+    Shared as NodeShared, //
+};
+use plan::PlanFile;
 
 const NR_INFO: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_INFO);
 const NR_READ: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_READ);
@@ -70,6 +81,11 @@ const NR_SET_ALLOW: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_SET_ALLOW);
 const NR_GET_ALLOW: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_GET_ALLOW);
 const NR_NARROW: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_NARROW);
 const NR_REFUSALS: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_REFUSALS);
+const NR_SET_CPU_WORD: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_SET_CPU_WORD);
+const NR_CLEAR_CPU_WORD: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_CLEAR_CPU_WORD);
+const NR_SAMPLER: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_SAMPLER);
+const NR_WATCH: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_WATCH);
+const NR_STOP: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_STOP);
 const NR_RUN: u32 = _IOC_NR(uapi::CPUPEEK_CONST_IOC_RUN);
 
 /// What descriptors and attributes of the device share.
@@ -80,13 +96,19 @@ pub(crate) struct Shared {
     pub(crate) cache: Arc<Cache>,
     /// Who may do what.
     pub(crate) policy: Arc<Policy>,
+    /// Threads that have their CPU's number in their memory.
+    pub(crate) cpu_words: Arc<CpuWords>,
+    /// The samplers.
+    pub(crate) samplers: Arc<Samplers>,
 }
 
 /// An open descriptor of the device.
 #[pin_data]
 pub(crate) struct DeviceFile {
     engine: Arc<Engine>,
+    samplers: Arc<Samplers>,
     access: Access,
+    setter: WordSetter,
     #[pin]
     spare: Spare,
 }
@@ -101,7 +123,9 @@ impl Device for DeviceFile {
         KBox::try_pin_init(
             try_pin_init!(Self {
                 engine: shared.engine.clone(),
+                samplers: shared.samplers.clone(),
                 access: Access::of_current(shared.policy.clone())?,
+                setter: WordSetter::new(shared.cpu_words.clone())?,
                 spare <- Spare::new(),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -112,15 +136,22 @@ impl Device for DeviceFile {
 impl Descriptor for DeviceFile {
     fn ioctl(&self, cmd: u32, arg: UserPtr) -> Result {
         let size = _IOC_SIZE(cmd);
-        match number(cmd)? {
+        let number = number(cmd)?;
+        // A single read feels every comparison.
+        if number == NR_READ {
+            return self.read(arg, size);
+        }
+        match number {
             NR_INFO => self.info(arg, size),
-            NR_READ => self.read(arg, size),
             NR_BATCH => self.batch(arg, size),
             NR_PREPARE => self.prepare(arg, size),
             NR_SET_ALLOW => self.set_allow(arg, size),
             NR_GET_ALLOW => self.get_allow(arg, size),
             NR_NARROW => self.narrow(arg, size),
             NR_REFUSALS => self.refusals(arg, size),
+            NR_SET_CPU_WORD => self.set_cpu_word(arg, size),
+            NR_CLEAR_CPU_WORD => self.clear_cpu_word(),
+            NR_SAMPLER => self.sampler(arg, size),
             _ => Err(ENOTTY),
         }
     }
@@ -141,7 +172,7 @@ impl DeviceFile {
         let info = Info {
             size: size_of::<Info>() as u32,
             reserved: 0,
-            features: uapi::CPUPEEK_CONST_FEATURES,
+            features: uapi::CPUPEEK_CONST_FEATURES | self.setter.features(),
             max_batch_ops: MAX_BATCH_OPS as u32,
             max_round_ops: round::MAX_OPS,
             nr_cpu_ids: nr_cpu_ids(),
@@ -154,22 +185,10 @@ impl DeviceFile {
     }
 
     fn read(&self, arg: UserPtr, size: usize) -> Result {
-        let mut op: Op = fetch(arg, size)?;
-        let asked = op.cpu;
-        match self.access.check(&op) {
-            Ok(()) => self.engine.read(&self.access, &self.spare, &mut op)?,
-            Err(error) => self.engine.refuse(&mut op, error),
-        }
-        // Only what has changed.
-        let from = if op.cpu == asked {
-            offset_of!(Op, status)
-        } else {
-            0
-        };
-        let bytes = op.as_bytes().get(from..).ok_or(EINVAL)?;
-        UserSlice::new(arg.wrapping_byte_add(from), bytes.len())
-            .writer()
-            .write_slice(bytes)
+        let mut op = pin_init::zeroed();
+        fetch_op(arg, size, &mut op)?;
+        self.engine.read(&self.access, &self.spare, &mut op)?;
+        user_ops::store_answer(arg, &op)
     }
 
     #[inline(never)]
@@ -198,7 +217,12 @@ impl DeviceFile {
         }
         let batch = operations(header.ops, header.nr_ops, header.op_size)?;
         let plan = Plan::new(self.engine.clone(), self.access.for_plan(), &batch)?;
-        let file = NewFile::new(c"[cpupeek-plan]", plan)?;
+        let state = PlanFile {
+            plan,
+            samplers: self.samplers.clone(),
+        };
+        let state = KBox::pin(state, GFP_KERNEL_ACCOUNT)?;
+        let file = NewFile::new(c"[cpupeek-plan]", state)?;
         header.fd = file.number();
         UserSlice::new(arg, size_of::<uapi::Prepare>())
             .writer()

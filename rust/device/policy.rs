@@ -49,16 +49,28 @@ impl DeviceFile {
         }
         self.access.may_set_policy()?;
         let ranges = fetch_ranges(header.ranges, header.nr_ranges)?;
-        let set = AllowList::new(ranges).and_then(|list| Ok(self.access.allow(list)?));
         header.bad_range = uapi::CPUPEEK_CONST_NO_RANGE;
-        match set {
-            Ok(generation) => header.generation = generation,
-            Err(Refusal { range, .. }) => header.bad_range = range.unwrap_or(header.bad_range),
+        let answer = |header: &uapi::Allow| {
+            UserSlice::new(arg, size_of::<uapi::Allow>())
+                .writer()
+                .write(header)
+        };
+        match AllowList::new(ranges) {
+            // The answer first: a list whose number cannot be told is not set.
+            Ok(list) => {
+                self.access.allow(list, |generation| {
+                    header.generation = generation;
+                    answer(&header)
+                })?;
+                self.samplers.recheck();
+                Ok(())
+            }
+            Err(Refusal { range, error }) => {
+                header.bad_range = range.unwrap_or(header.bad_range);
+                answer(&header)?;
+                Err(error)
+            }
         }
-        UserSlice::new(arg, size_of::<uapi::Allow>())
-            .writer()
-            .write(&header)?;
-        set.map(|_| ()).map_err(|refusal| refusal.error)
     }
 
     #[inline(never)]
@@ -111,23 +123,34 @@ impl DeviceFile {
 
     #[inline(never)]
     pub(super) fn narrow(&self, arg: UserPtr, size: usize) -> Result {
-        let header: uapi::Narrow = fetch_sized(arg, size, |header: &uapi::Narrow| header.size)?;
-        let ranges = fetch_ranges(header.ranges, header.nr_ranges)?;
-        let cpus_size = header.cpus_size as usize;
-        if cpus_size % size_of::<u64>() != 0 {
-            return Err(EINVAL);
-        }
-        // More CPU numbers than there can be are no use, and would be memory for nothing.
-        let most = (nr_cpu_ids() as usize).div_ceil(64);
-        let words = (cpus_size / size_of::<u64>()).min(most);
-        let mut cpus = KVVec::from_elem(0u64, words, GFP_KERNEL_ACCOUNT)?;
-        UserSlice::new(
-            UserPtr::from_addr(header.cpus as usize),
-            words * size_of::<u64>(),
-        )
-        .reader()
-        .read_slice(AsBytes::as_bytes_mut(&mut *cpus))?;
-        self.access
-            .narrow(Narrowing::new(header.flags, &ranges, cpus)?)
+        self.access.narrow(fetch_narrowing(arg, size)?)
     }
+}
+
+/// Copies in what a descriptor is to be narrowed to.
+#[inline(never)]
+pub(super) fn fetch_narrowing(arg: UserPtr, size: usize) -> Result<Narrowing> {
+    let header: uapi::Narrow = fetch_sized(arg, size, |header: &uapi::Narrow| header.size)?;
+    let wants = |flag| header.flags & flag != 0;
+    if (header.ranges != 0 && !wants(uapi::CPUPEEK_NARROW_MSRS))
+        || (header.cpus != 0 && !wants(uapi::CPUPEEK_NARROW_CPUS))
+    {
+        return Err(EINVAL);
+    }
+    let ranges = fetch_ranges(header.ranges, header.nr_ranges)?;
+    let cpus_size = header.cpus_size as usize;
+    if cpus_size % size_of::<u64>() != 0 {
+        return Err(EINVAL);
+    }
+    // More CPU numbers than there can be are no use, and would be memory for nothing.
+    let most = (nr_cpu_ids() as usize).div_ceil(64);
+    let words = (cpus_size / size_of::<u64>()).min(most);
+    let mut cpus = KVVec::from_elem(0u64, words, GFP_KERNEL_ACCOUNT)?;
+    UserSlice::new(
+        UserPtr::from_addr(header.cpus as usize),
+        words * size_of::<u64>(),
+    )
+    .reader()
+    .read_slice(AsBytes::as_bytes_mut(&mut *cpus))?;
+    Narrowing::new(header.flags, &ranges, cpus)
 }

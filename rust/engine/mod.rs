@@ -4,6 +4,8 @@
 
 mod batch;
 mod prepared;
+mod start;
+mod sweep;
 mod wait;
 
 pub(crate) use batch::{
@@ -14,6 +16,7 @@ pub(crate) use prepared::{
     Plan,
     RunRequest, //
 };
+pub(crate) use sweep::Extent;
 pub(crate) use wait::Manner;
 use wait::{
     Deadline,
@@ -79,15 +82,23 @@ impl ReadRegister {
 
 impl Work for ReadRegister {
     type Op = Op;
+    type Shared = ();
 
     fn is_joined(op: &Op) -> bool {
         op.reserved == JOINED
     }
 
-    fn perform(op: &mut Op) {
+    fn perform((): &(), op: &mut Op) {
+        Self::perform_here(op);
+    }
+}
+
+impl ReadRegister {
+    /// Performs an operation on this CPU, whichever it is for. Interrupts are off.
+    pub(crate) fn perform_here(op: &mut Op) {
         if u32::from(op.kind) == CPUPEEK_MSR {
-            let tsc = regs::rdtsc_ordered();
-            match regs::rdmsr(op.reg) {
+            let (tsc, value) = regs::rdmsr_timed(op.reg);
+            match value {
                 Ok(value) => op.answer(tsc, [value as u32, (value >> 32) as u32, 0, 0]),
                 Err(error) => op.refuse(error),
             }
@@ -127,6 +138,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) user: Option<&'a User>,
     /// How to wait.
     pub(crate) manner: Manner,
+    /// Waits for a share of the CPUs' time however long that takes: all CPUs are called once.
+    pub(crate) is_patient: bool,
 }
 
 /// What all descriptors share.
@@ -182,6 +195,16 @@ impl Engine {
         self.spinning.set_ceiling_us(us)
     }
 
+    /// Whether callers spin for virtual CPUs that are preempted too.
+    pub(crate) fn spin_preempted(&self) -> bool {
+        self.spinning.for_preempted()
+    }
+
+    /// Sets that; [`EINVAL`] if it is neither 0 nor 1.
+    pub(crate) fn set_spin_preempted(&self, on: u64) -> Result {
+        self.spinning.set_for_preempted(on)
+    }
+
     /// Waits until nothing of the engine's runs any more. For module exit.
     pub(crate) fn drain(&self) {
         self.reaper.drain();
@@ -197,35 +220,48 @@ impl Engine {
     }
 
     /// A single read that comes to nothing.
-    pub(crate) fn refuse(&self, op: &mut Op, error: Error) {
+    #[cold]
+    fn refuse(&self, op: &mut Op, error: Error) {
         op.refuse(error);
         self.stats.add(Counter::Calls, 1);
         self.stats.add(Counter::Ops, 1);
         self.count_refusal(op);
     }
 
-    /// Reads one register, where `op` was checked but for its CPU. The answer is in `op`.
+    /// Reads one register, if that is allowed. The answer, or why there is none, is in `op`.
     ///
     /// [`ENOMEM`] if there is no memory to call another CPU; [`EINTR`] on a fatal signal.
     #[inline(never)]
     pub(crate) fn read(&self, access: &Access, spare: &Spare, op: &mut Op) -> Result {
+        let is_narrowed = access.is_narrowed();
+        if let Err(error) = access.check_as(op, is_narrowed) {
+            self.refuse(op, error);
+            return Ok(());
+        }
         let local = regs::with_irqs_off(|here| {
             if op.cpu != CPU_SELF && op.cpu != here {
                 return false;
             }
-            match access.check_narrowed_cpu(here) {
+            let checked = if is_narrowed {
+                access.check_narrowed_cpu(here)
+            } else {
+                Ok(())
+            };
+            match checked {
                 Ok(()) => {
                     op.cpu = here;
-                    ReadRegister::perform(op);
+                    ReadRegister::perform_here(op);
                 }
-                Err(error) => op.refuse(error),
+                Err(error) => {
+                    op.refuse(error);
+                    self.count_refusal(op);
+                }
             }
             true
         });
         if local {
             // One count, which others include when they are shown.
-            self.stats.add(Counter::LocalReads, 1);
-            self.count_refusal(op);
+            self.stats.add_near(op.cpu, Counter::LocalReads, 1);
             return Ok(());
         }
         if let Err(error) = access.check_cpu(op, CPU_SELF) {
@@ -239,6 +275,7 @@ impl Engine {
         let caller = Caller {
             user: access.user(),
             manner: Manner::Adaptive,
+            is_patient: false,
         };
         let read = self.read_slice(op.cpu, &mut kept, core::slice::from_mut(op), caller);
         if let Some(group) = kept {
@@ -314,25 +351,31 @@ impl Engine {
     #[inline(never)]
     fn new_group(&self, capacity: Capacity) -> Result<Group> {
         self.stats.add(Counter::Allocations, 1);
-        Group::new(capacity, self.bound, self.reaper.clone())
+        Group::new(capacity, self.bound, self.reaper.clone(), ())
     }
 
     /// Calls the CPUs of a flight until all operations are through, the time is over, or a fatal
     /// signal comes ([`EINTR`]).
     #[inline(never)]
-    fn fly(
+    fn fly<W: Work>(
         &self,
-        flight: &mut Flight<ReadRegister>,
+        flight: &mut Flight<W>,
         deadline: Deadline,
         caller: Caller<'_>,
     ) -> Result {
+        let patience = if caller.is_patient {
+            Deadline::NEVER
+        } else {
+            deadline
+        };
         loop {
             if let Some(user) = caller.user {
-                if !self.throttle(flight, user, deadline)? {
+                if !self.throttle(flight, user, patience)? {
                     return Ok(());
                 }
                 for (cpu, ops) in flight.cpus_to_call() {
-                    user.charge_call(cpu, ops);
+                    let overhead = regs::cycles_to_ns(self.reaper.overhead(cpu));
+                    user.charge_call(cpu, ops, overhead);
                 }
             }
             let calls = flight.dispatch();
@@ -345,8 +388,9 @@ impl Engine {
             }
             let again = self.wait(flight, deadline, caller.manner);
             if let Some(user) = caller.user {
-                for (cpu, cycles) in flight.take_busy() {
-                    user.charge(cpu, regs::cycles_to_ns(cycles));
+                for worked in flight.take_busy() {
+                    user.refund_ops(worked.cpu, worked.left_out);
+                    user.charge(worked.cpu, regs::cycles_to_ns(worked.cycles));
                 }
             }
             if !again? {
@@ -356,7 +400,7 @@ impl Engine {
     }
 
     /// Ends a flight: `keep` gets its memory, or the handlers that still work on it have it.
-    fn land(&self, flight: Flight<ReadRegister>, keep: impl FnOnce(Group)) {
+    fn land<W: Work>(&self, flight: Flight<W>, keep: impl FnOnce(CallGroup<W>)) {
         match flight.into_group() {
             Some(group) => keep(group),
             None => self.stats.add(Counter::Abandoned, 1),

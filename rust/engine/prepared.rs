@@ -119,6 +119,11 @@ impl Plan {
         KBox::try_pin_init(plan, GFP_KERNEL_ACCOUNT)
     }
 
+    /// The operations, as they were given but for their answers; the engine; and the rights.
+    pub(crate) fn parts(&self) -> (&[Op], &Arc<Engine>, &Access) {
+        (&self.ops, &self.engine, &self.access)
+    }
+
     /// The number of operations.
     pub(crate) fn len(&self) -> usize {
         self.ops.len()
@@ -154,6 +159,9 @@ impl Plan {
             Some(ops) => (ops, None),
             None => (&self.ops, Some(&self.spare)),
         };
+        if checked.is_some() || !self.is_plain {
+            ops.iter().for_each(|op| self.engine.count_refusal(op));
+        }
         let (group, used) = match spare.and_then(Spare::take) {
             Some(mut group) => {
                 let plan = group.memory().plan.iter();
@@ -167,6 +175,7 @@ impl Plan {
         let caller = Caller {
             user: self.access.user(),
             manner: request.manner,
+            is_patient: false,
         };
         let result = self
             .engine

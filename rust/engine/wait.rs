@@ -2,13 +2,13 @@
 
 //! Waiting for answers: spinning while that is likely to suffice, then sleeping.
 
-use super::{
-    Engine,
-    ReadRegister, //
-};
+use super::Engine;
 use crate::{
     kapi::{
-        call_group::Flight,
+        call_group::{
+            Flight,
+            Work, //
+        },
         completion::Waited,
         regs,
         task, //
@@ -28,7 +28,6 @@ use kernel::{
         Atomic,
         Relaxed, //
     },
-    time::msecs_to_jiffies, //
 };
 
 /// When a call gives up, in nanoseconds of the monotonic clock; `None` is never.
@@ -36,6 +35,8 @@ use kernel::{
 pub(super) struct Deadline(Option<u64>);
 
 impl Deadline {
+    pub(super) const NEVER: Self = Self(None);
+
     /// `ms` from now, never if that is 0.
     pub(super) fn after_ms(ms: u32) -> Self {
         Self((ms != 0).then(|| in_ms(ms.into())))
@@ -81,6 +82,8 @@ pub(super) struct Spinning {
     budgets: KVVec<Atomic<u32>>,
     floor_us: Atomic<u32>,
     ceiling_us: Atomic<u32>,
+    /// Targets that are preempted are spun for like others.
+    for_preempted: Atomic<bool>,
     tsc_khz: u32,
 }
 
@@ -97,6 +100,7 @@ impl Spinning {
             budgets,
             floor_us: Atomic::new(0),
             ceiling_us: Atomic::new(0),
+            for_preempted: Atomic::new(false),
             tsc_khz: regs::tsc_khz(),
         };
         spinning.set_floor_us(floor_us.into())?;
@@ -118,6 +122,18 @@ impl Spinning {
 
     pub(super) fn set_ceiling_us(&self, us: u64) -> Result {
         Self::set(&self.ceiling_us, us)
+    }
+
+    pub(super) fn for_preempted(&self) -> bool {
+        self.for_preempted.load(Relaxed)
+    }
+
+    pub(super) fn set_for_preempted(&self, on: u64) -> Result {
+        if on > 1 {
+            return Err(EINVAL);
+        }
+        self.for_preempted.store(on != 0, Relaxed);
+        Ok(())
     }
 
     fn set(limit: &Atomic<u32>, us: u64) -> Result {
@@ -153,7 +169,7 @@ impl Spinning {
     }
 
     /// Where to find what is known of the CPUs of a flight.
-    fn budget(&self, flight: &Flight<ReadRegister>) -> Option<&Atomic<u32>> {
+    fn budget<W: Work>(&self, flight: &Flight<W>) -> Option<&Atomic<u32>> {
         let index = match flight.only_cpu() {
             Some(cpu) => cpu,
             None => nr_cpu_ids().wrapping_add(flight.cpus().checked_ilog2()?),
@@ -174,9 +190,9 @@ enum Spun {
 
 impl Engine {
     /// Waits for the calls in flight. Returns whether there are CPUs to be called again.
-    pub(super) fn wait(
+    pub(super) fn wait<W: Work>(
         &self,
-        flight: &mut Flight<ReadRegister>,
+        flight: &mut Flight<W>,
         deadline: Deadline,
         manner: Manner,
     ) -> Result<bool> {
@@ -229,7 +245,7 @@ impl Engine {
     ///
     /// Nobody is kept waiting: it ends when another task wants this CPU, and when a target cannot
     /// answer because its virtual CPU is not running.
-    fn spin(&self, flight: &mut Flight<ReadRegister>, start: u64, cycles: u32) -> Spun {
+    fn spin<W: Work>(&self, flight: &mut Flight<W>, start: u64, cycles: u32) -> Spun {
         if cycles == 0 {
             return Spun::GaveUp;
         }
@@ -244,7 +260,7 @@ impl Engine {
             if task::is_resched_wanted() || regs::rdtsc().wrapping_sub(start) >= cycles.into() {
                 return Spun::GaveUp;
             }
-            if flight.is_called_cpu_preempted() {
+            if flight.is_called_cpu_preempted() && !self.spinning.for_preempted() {
                 self.stats.add(Counter::Preempted, 1);
                 return Spun::GaveUp;
             }
@@ -254,9 +270,9 @@ impl Engine {
 
     /// Waits until the user has been sparing enough with the CPUs that are to be called, or the time
     /// is over, or a fatal signal comes ([`EINTR`]).
-    pub(super) fn throttle(
+    pub(super) fn throttle<W: Work>(
         &self,
-        flight: &Flight<ReadRegister>,
+        flight: &Flight<W>,
         user: &User,
         deadline: Deadline,
     ) -> Result<bool> {
@@ -274,17 +290,14 @@ impl Engine {
                 self.stats.add(Counter::Throttled, 1);
                 throttled = true;
             }
-            let left = deadline.or_in_ms((wait / 1_000_000).max(1));
-            let ms = left.saturating_sub(task::monotonic_ns()) / 1_000_000;
-            let jiffies = msecs_to_jiffies(u32::try_from(ms).unwrap_or(u32::MAX).max(1));
-            task::sleep_killably(jiffies);
+            task::sleep_killably_until(deadline.or_in_ms(wait.div_ceil(1_000_000)));
             if task::is_being_killed() {
                 return Err(EINTR);
             }
         }
     }
 
-    fn sleep(&self, flight: &mut Flight<ReadRegister>, deadline: Deadline) -> Waited {
+    fn sleep<W: Work>(&self, flight: &mut Flight<W>, deadline: Deadline) -> Waited {
         self.stats.add(Counter::Sleeps, 1);
         // While one CPU keeps the caller waiting, others may be through with a round and have
         // another to do; nobody tells, so look now and then.

@@ -4,7 +4,11 @@
 //! by version numbers.
 
 use core::borrow::Borrow;
-use kernel::prelude::*;
+use kernel::{
+    bindings,
+    prelude::*,
+    time::hrtimer::HrTimerRestart, //
+};
 
 /// Initialises `slot` in place.
 ///
@@ -25,4 +29,17 @@ pub(super) unsafe fn init_in_place<T>(slot: *mut T, init: impl PinInit<T>) {
 /// The value of a module parameter, which the `kernel` crate lends in 7.2 and gives in 7.3.
 pub(crate) fn parameter(value: impl Borrow<u32>) -> u32 {
     *value.borrow()
+}
+
+/// What the function of a timer returns: an integer in 7.2, and a type of its own in 7.3.
+pub(super) fn timer_restart(again: bool) -> bindings::hrtimer_restart {
+    let value = if again {
+        HrTimerRestart::Restart as c_uint
+    } else {
+        HrTimerRestart::NoRestart as c_uint
+    };
+    #[cfg(cpupeek_has_enum_types)]
+    return bindings::hrtimer_restart(value);
+    #[cfg(not(cpupeek_has_enum_types))]
+    return value;
 }

@@ -40,6 +40,15 @@ struct CallSingleData(bindings::__call_single_data);
 
 const _: () = assert!(size_of::<CallSingleData>() == 32 && align_of::<CallSingleData>() == 32);
 
+/// Tells one csd from another, by where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place(pub(super) usize);
+
+impl Place {
+    /// That of none.
+    pub(super) const NONE: Self = Self(0);
+}
+
 /// Where a call went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Called {
@@ -91,5 +100,22 @@ impl Csd {
         };
         kernel::error::to_result(ret)?;
         Ok(if local { Called::Local } else { Called::Remote })
+    }
+
+    /// Where this csd is.
+    pub(super) fn place(&self) -> Place {
+        Place(self.inner.get().addr())
+    }
+
+    /// Where that is in the CPU's queue which follows this one, a csd or something else: the CPU takes the
+    /// whole queue (`flush_smp_call_function_queue()` in `kernel/smp.c`), and goes through it by these
+    /// links. [`Place::NONE`] after the last.
+    ///
+    /// To be asked by the csd's function, before anybody may queue the csd again.
+    pub(super) fn next(&self) -> Place {
+        // SAFETY: The csd is initialised by the type invariant; nobody writes the link of one that is
+        // not queued, and the function that asks has it to itself.
+        let next = unsafe { (*self.inner.get()).0.node.llist.next };
+        Place(next.addr())
     }
 }

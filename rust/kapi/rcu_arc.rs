@@ -10,6 +10,7 @@ use core::{
 };
 use kernel::{
     bindings,
+    error::Result,
     sync::{
         atomic::{
             Acquire,
@@ -46,14 +47,20 @@ impl<T> RcuArc<T> {
         }
     }
 
+    /// Whether this holds nothing now.
+    #[inline]
+    pub(crate) fn is_none(&self) -> bool {
+        self.address.load(Relaxed) == 0
+    }
+
     /// Calls `f` with what this holds now. `f` must not sleep.
     pub(crate) fn read<R>(&self, f: impl FnOnce(Option<&T>) -> R) -> R {
-        if self.address.load(Relaxed) == 0 {
+        if self.is_none() {
             return f(None);
         }
         let _guard = rcu::read_lock();
         let value = core::ptr::with_exposed_provenance::<T>(self.address.load(Acquire));
-        // SAFETY: By the type invariant it is null or valid; `replace()` waits for this read-side
+        // SAFETY: By the type invariant it is null or valid; `retire()` waits for this read-side
         // critical section before it lets go of a value.
         f(unsafe { value.as_ref() })
     }
@@ -73,10 +80,44 @@ impl<T> RcuArc<T> {
     pub(crate) fn replace(&self, value: Option<Arc<T>>) {
         // INVARIANT: The address comes from `Arc::into_raw()`, if there is one.
         let old = self.address.xchg(into_address(value), Full);
+        // SAFETY: By the type invariant, this owned it.
+        unsafe { Self::retire(old) };
+    }
+
+    /// Replaces what this holds by what `make` makes of it, as often as somebody else was quicker, and
+    /// waits until nobody looks at what it held. No writer waits for another. Sleeps.
+    ///
+    /// With an error of `make`, nothing changes.
+    pub(crate) fn update(&self, make: impl Fn(Option<&T>) -> Result<Arc<T>>) -> Result {
+        loop {
+            // While this reference lives, no other value gets the same address.
+            let seen = self.get();
+            let value = make(seen.as_deref())?;
+            let address = seen.as_ref().map_or(0, |seen| Arc::as_ptr(seen).addr());
+            let new = into_address(Some(value));
+            // INVARIANT: The address comes from `Arc::into_raw()`.
+            match self.address.cmpxchg(address, new, Full) {
+                Ok(old) => {
+                    // SAFETY: By the type invariant, this owned it.
+                    unsafe { Self::retire(old) };
+                    return Ok(());
+                }
+                // SAFETY: It comes from `into_address()`, and nobody has seen it.
+                Err(_) => unsafe { Self::drop_address(new) },
+            }
+        }
+    }
+
+    /// Waits until nobody looks at what was held, and lets go of it. Sleeps.
+    ///
+    /// # Safety
+    ///
+    /// `address` is 0, or that of an `Arc<T>` which this has owned and no longer has.
+    unsafe fn retire(address: usize) {
         // SAFETY: Process context, not in a read-side critical section.
         unsafe { bindings::synchronize_rcu() };
-        // SAFETY: By the type invariant, this owned it; readers are gone.
-        unsafe { Self::drop_address(old) };
+        // SAFETY: By the contract, it is the caller's; readers are gone.
+        unsafe { Self::drop_address(address) };
     }
 
     /// # Safety

@@ -1,21 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Frees what callers have walked away from, in process context.
+//! Frees what callers have walked away from, in process context; and keeps what handlers learn, who
+//! outlive what they have worked on.
 //!
 //! The last handler of an abandoned group may not free it: `vfree()` and the memory controller are
 //! not for hard interrupts. It queues the group's work item here instead.
 
+use super::{
+    csd::Place,
+    regs, //
+};
+use crate::logic::{
+    policy::learn_overhead,
+    round::Stretch, //
+};
 use core::{
     pin::Pin,
     ptr::NonNull, //
 };
 use kernel::{
     bindings,
+    cpu::nr_cpu_ids,
     prelude::*,
     sync::{
         atomic::{
             Acquire,
             Atomic,
+            Relaxed,
             Release, //
         },
         Arc, //
@@ -31,6 +42,18 @@ use kernel::{
 pub(crate) struct Reaper {
     queue: NonNull<bindings::workqueue_struct>,
     abandoned: Atomic<u32>,
+    learned: KVVec<Learned>,
+}
+
+/// What a CPU's handlers tell those after them. Only they write it, one after the other.
+struct Learned {
+    /// What a call takes beyond its operations, in TSC cycles.
+    overhead: Atomic<u32>,
+    /// Where the csd is that comes next, the interrupt if it is one, and what came before in it.
+    next: Atomic<usize>,
+    interrupt: Atomic<u64>,
+    start: Atomic<u64>,
+    ops: Atomic<u32>,
 }
 
 // SAFETY: A workqueue may be used from any context.
@@ -41,19 +64,75 @@ unsafe impl Sync for Reaper {}
 impl Reaper {
     /// Makes a workqueue. [`ENOMEM`] if that fails.
     pub(crate) fn new() -> Result<Arc<Self>> {
+        let count = nr_cpu_ids() as usize;
+        let mut learned = KVVec::with_capacity(count, GFP_KERNEL)?;
+        for _ in 0..count {
+            let nothing = Learned {
+                overhead: Atomic::new(0),
+                next: Atomic::new(Place::NONE.0),
+                interrupt: Atomic::new(0),
+                start: Atomic::new(0),
+                ops: Atomic::new(0),
+            };
+            learned.push(nothing, GFP_KERNEL)?;
+        }
         // SAFETY: Has no preconditions but process context, which module initialisation is.
         let queue = unsafe { super::helpers::cpupeek_helper_alloc_workqueue() };
         // INVARIANT: The queue was just made.
         let reaper = Self {
             queue: NonNull::new(queue).ok_or(ENOMEM)?,
             abandoned: Atomic::new(0),
+            learned,
         };
         Ok(Arc::new(reaper, GFP_KERNEL)?)
     }
 
+    /// A call has kept this CPU busy for so many TSC cycles beyond its operations.
+    pub(super) fn learn_overhead(&self, cpu: u32, cycles: u64) {
+        if let Some(Learned {
+            overhead: usual, ..
+        }) = self.learned.get(cpu as usize)
+        {
+            usual.store(learn_overhead(usual.load(Relaxed), cycles), Relaxed);
+        }
+    }
+
+    /// What a call to a CPU usually takes beyond its operations, in TSC cycles.
+    pub(crate) fn overhead(&self, cpu: u32) -> u64 {
+        let learned = self.learned.get(cpu as usize);
+        learned.map_or(0, |learned| learned.overhead.load(Relaxed).into())
+    }
+
+    /// What the handlers before that of the csd at `place` have done without a break, if there were any.
+    /// On `cpu`.
+    ///
+    /// They belong together if they run in the same interrupt; where an idle CPU goes through its queue
+    /// without one, if one csd follows the other there.
+    pub(super) fn stretch(&self, cpu: u32, place: Place) -> Option<Stretch> {
+        let learned = self.learned.get(cpu as usize)?;
+        let interrupt = regs::call_interrupt();
+        let is_same = interrupt != 0 && interrupt == learned.interrupt.load(Relaxed);
+        let follows = Place(learned.next.load(Relaxed)) == place;
+        (is_same || follows).then(|| Stretch {
+            start: learned.start.load(Relaxed),
+            ops: learned.ops.load(Relaxed),
+        })
+    }
+
+    /// Tells the handler of the csd at `next`, and those after it, what has been done before them. On
+    /// `cpu`.
+    pub(super) fn hand_on(&self, cpu: u32, next: Place, stretch: Stretch) {
+        if let Some(learned) = self.learned.get(cpu as usize) {
+            learned.next.store(next.0, Relaxed);
+            learned.interrupt.store(regs::call_interrupt(), Relaxed);
+            learned.start.store(stretch.start, Relaxed);
+            learned.ops.store(stretch.ops, Relaxed);
+        }
+    }
+
     /// Announces that a group is about to be abandoned. Undone by [`Reaper::release`].
     pub(super) fn expect_one(&self) {
-        self.abandoned.add(1u32, kernel::sync::atomic::Relaxed);
+        self.abandoned.add(1u32, Relaxed);
     }
 
     /// An announced group is gone, or was not abandoned after all.

@@ -12,12 +12,18 @@ use kernel::{
 ///
 /// Intel SDM volume 2, RDMSR; AMD APM volume 3, RDMSR.
 pub(crate) fn rdmsr(reg: u32) -> Result<u64> {
-    let mut value = 0;
-    // SAFETY: `value` can be written. A fault is caught by the exception table, and reading a
-    // register that exists does not touch memory.
-    match unsafe { helpers::cpupeek_helper_rdmsrq_safe(reg, &mut value) } {
-        0 => Ok(value),
-        _ => Err(EIO),
+    rdmsr_timed(reg).1
+}
+
+/// The same, with this CPU's time stamp counter immediately before, when all earlier instructions
+/// were through.
+pub(crate) fn rdmsr_timed(reg: u32) -> (u64, Result<u64>) {
+    let [mut tsc, mut value] = [0; 2];
+    // SAFETY: Both can be written. A fault is caught by the exception table, and reading a register
+    // that exists does not touch memory.
+    match unsafe { helpers::cpupeek_helper_rdmsrq_safe(reg, &mut tsc, &mut value) } {
+        0 => (tsc, Ok(value)),
+        _ => (tsc, Err(EIO)),
     }
 }
 
@@ -46,6 +52,12 @@ pub(crate) fn rdtsc() -> u64 {
     unsafe { helpers::cpupeek_helper_rdtsc() }
 }
 
+/// The number of the interrupt by another CPU's call that this CPU is in, 0 if it is in none.
+pub(super) fn call_interrupt() -> u64 {
+    // SAFETY: Looks at this CPU's own state.
+    unsafe { helpers::cpupeek_helper_call_interrupt() }
+}
+
 /// The frequency of the time stamp counter in kHz, 0 if the kernel does not know it.
 pub(crate) fn tsc_khz() -> u32 {
     // SAFETY: `tsc_khz` is written while the kernel boots, and refined once by a store of the
@@ -67,9 +79,10 @@ pub(crate) fn tsc_stable() -> bool {
 
 /// Runs `f` with interrupts off, and so on one CPU, whose number it is given.
 pub(crate) fn with_irqs_off<R>(f: impl FnOnce(u32) -> R) -> R {
-    // SAFETY: Restored below with the same flags.
-    let flags = unsafe { helpers::cpupeek_helper_local_irq_save() };
-    let result = f(current_cpu());
+    let mut here = 0;
+    // SAFETY: Restored below with the same flags; `here` can be written.
+    let flags = unsafe { helpers::cpupeek_helper_local_irq_save(&mut here) };
+    let result = f(here);
     // SAFETY: `flags` come from the matching save above.
     unsafe { helpers::cpupeek_helper_local_irq_restore(flags) };
     result
@@ -80,12 +93,30 @@ pub(crate) fn current_cpu() -> u32 {
     kernel::cpu::CpuId::current().as_u32()
 }
 
+/// Whether there is such a CPU, and it is online; it may go at any time.
+pub(crate) fn is_online(cpu: u32) -> bool {
+    // SAFETY: Has no preconditions.
+    unsafe { helpers::cpupeek_helper_is_online(cpu) }
+}
+
 /// Whether the CPU is virtual, and its host has taken it off the processor against its will.
 ///
 /// `false` does not promise that it runs.
 pub(crate) fn is_vcpu_preempted(cpu: u32) -> bool {
     // SAFETY: Looks at a record of the CPU's, and checks that there is such a CPU.
     unsafe { helpers::cpupeek_helper_vcpu_is_preempted(cpu) }
+}
+
+/// Whether [`is_vcpu_preempted`] says more than `false` where there is something to say.
+pub(crate) fn tells_vcpu_preempted() -> bool {
+    cfg!(CONFIG_PARAVIRT_SPINLOCKS)
+}
+
+/// Nanoseconds that the host has kept a virtual CPU from running, as the kernel has accounted them,
+/// which it does in the CPU's own ticks.
+pub(crate) fn steal_ns(cpu: u32) -> u64 {
+    // SAFETY: Looks at a record of the CPU's, and checks that there is such a CPU.
+    unsafe { helpers::cpupeek_helper_steal_ns(cpu) }
 }
 
 /// The package that a CPU is in, and the core within it, as the kernel numbers them.

@@ -5,8 +5,9 @@
 use super::helpers;
 use kernel::{
     bindings,
+    mm::Mm,
     prelude::*,
-    time::Jiffies, //
+    sync::aref::ARef, //
 };
 
 /// Whether the calling task is about to be killed.
@@ -27,6 +28,24 @@ pub(crate) fn cond_resched() {
     unsafe { helpers::cpupeek_helper_cond_resched() };
 }
 
+/// The memory of a process, told from that of others as long as this exists.
+pub(crate) struct AddressSpace(ARef<Mm>);
+
+impl AddressSpace {
+    /// That of the calling task, which has none in kernel threads and after it has begun to exit.
+    pub(crate) fn current() -> Option<Self> {
+        let task = kernel::current!();
+        let mm: &Mm = task.mm()?;
+        Some(Self(mm.into()))
+    }
+
+    /// Whether the calling task uses it now. Allowed with preemption off.
+    pub(crate) fn is_current(&self) -> bool {
+        let task = kernel::current!();
+        task.mm().is_some_and(|mm| mm.as_raw() == self.0.as_raw())
+    }
+}
+
 /// Nanoseconds since boot, those spent suspended included.
 pub(crate) fn now_ns() -> u64 {
     // SAFETY: Has no preconditions.
@@ -39,16 +58,19 @@ pub(crate) fn now_ms() -> u64 {
     now_ns() / 1_000_000
 }
 
-/// Sleeps for `jiffies`, or until a fatal signal comes.
-pub(crate) fn sleep_killably(jiffies: Jiffies) {
+/// Sleeps until the monotonic clock shows `end_ns`, or a fatal signal comes. By a timer of this CPU:
+/// see `cpupeek_helper_wait_until()`.
+pub(crate) fn sleep_killably_until(end_ns: u64) {
     // SAFETY: Process context, no locks are held.
-    unsafe { bindings::schedule_timeout_killable(jiffies as c_long) };
+    unsafe { helpers::cpupeek_helper_sleep_until(end_ns as bindings::ktime_t) };
 }
 
-/// The calling task's effective user id, in the initial user namespace.
-pub(crate) fn user() -> u32 {
-    // SAFETY: The initial user namespace lives for ever.
-    unsafe { bindings::from_kuid(&raw mut bindings::init_user_ns, bindings::current_euid()) }
+/// The user who is responsible for the calling task, by the id in the initial user namespace: of a task
+/// in a user namespace of somebody's, the owner of that, whatever subordinate id the task has; of root's,
+/// the namespace itself, by a number above all ids.
+pub(crate) fn user() -> u64 {
+    // SAFETY: Has no preconditions.
+    unsafe { helpers::cpupeek_helper_account() }
 }
 
 /// Whether the calling task may run on a CPU: its affinity, which its cpuset bounds.

@@ -2,7 +2,6 @@
 
 //! bindgen's view of `include/uapi/linux/cpupeek.h`, and what may be done with its bytes.
 
-use super::errno::etime;
 use kernel::transmute::{
     AsBytes,
     FromBytes, //
@@ -21,12 +20,16 @@ mod generated {
     include!(concat!(env!("CPUPEEK_OBJ"), "/uapi_generated.rs"));
 }
 
+pub(crate) use generated::CPUPEEK_CONST_CPU_ANY as CPU_ANY;
 pub(crate) use generated::CPUPEEK_CONST_CPU_SELF as CPU_SELF;
 pub(crate) use generated::*;
 pub(crate) use {
     cpupeek_allow as Allow,
     cpupeek_batch as Batch,
+    cpupeek_condition as Condition,
+    cpupeek_cpu_word as CpuWord,
     cpupeek_info as Info,
+    cpupeek_map as Map,
     cpupeek_narrow as Narrow,
     cpupeek_op as Op,
     cpupeek_prepare as Prepare,
@@ -35,7 +38,10 @@ pub(crate) use {
     cpupeek_refusals as Refusals,
     cpupeek_result as OpResult,
     cpupeek_run as Run,
-    cpupeek_tsc_pair as TscPair, //
+    cpupeek_sampler as SamplerRequest,
+    cpupeek_slot as Slot,
+    cpupeek_tsc_pair as TscPair,
+    cpupeek_watch as Watch, //
 };
 
 /// Reads and writes the bytes of ABI structures from and to user space.
@@ -63,6 +69,12 @@ plain_bytes!(Refusal, 2 * 4 + 8);
 plain_bytes!(Refusals, 4 * 4 + 2 * 8);
 plain_bytes!(Allow, 4 * 4 + 2 * 8);
 plain_bytes!(Narrow, 4 * 4 + 2 * 8);
+plain_bytes!(CpuWord, 2 * 4 + 8);
+plain_bytes!(SamplerRequest, 4 * 4 + 2 * 8 + 2 * 4 + 8);
+plain_bytes!(Map, 4 * 4 + 2 * 8 + 2 * 4 + 8);
+plain_bytes!(Slot, 4 * 4 + 6 * 8);
+plain_bytes!(Condition, 4 * 4 + 2 * 8);
+plain_bytes!(Watch, 4 * 4 + 8);
 
 impl OpResult {
     /// The bytes of some results.
@@ -70,6 +82,9 @@ impl OpResult {
         AsBytes::as_bytes(results)
     }
 }
+
+/// The status of an operation that was admitted and is not answered: `ETIME`, if it stays so.
+const AWAITING: i32 = -(kernel::bindings::ETIME as i32);
 
 impl Op {
     /// Reading an MSR.
@@ -88,6 +103,26 @@ impl Op {
             kind: CPUPEEK_CPUID as u16,
             ..Self::msr(cpu, leaf)
         }
+    }
+
+    /// The same of another subleaf.
+    pub(crate) fn with_subleaf(self, subleaf: u32) -> Self {
+        Self { subleaf, ..self }
+    }
+
+    /// The bytes of the answer, of which an MSR has 8, or why there is none.
+    pub(crate) fn answer_bytes(&self) -> kernel::error::Result<&[u8]> {
+        kernel::error::to_result(self.status)?;
+        let at = core::mem::offset_of!(Self, __bindgen_anon_1);
+        AsBytes::as_bytes(self)
+            .get(at..)
+            .ok_or(kernel::error::code::EINVAL)
+    }
+
+    /// The status, and the first half of the value.
+    pub(crate) fn reading(&self) -> (i32, u64) {
+        // SAFETY: The union is 16 bytes of integers.
+        (self.status, unsafe { self.__bindgen_anon_1.value })
     }
 
     /// The value of an MSR, or why there is none.
@@ -113,13 +148,19 @@ impl Op {
     }
 
     /// Stores what there is before an answer: `ETIME` if the operation was admitted, else why not.
+    #[inline]
     pub(crate) fn await_answer(&mut self, admitted: kernel::error::Result) {
-        self.refuse(admitted.err().unwrap_or(etime()));
+        self.answer(0, [0; 4]);
+        self.status = match admitted {
+            Ok(()) => AWAITING,
+            Err(error) => error.to_errno(),
+        };
     }
 
     /// Whether the operation was admitted, and is not answered.
+    #[inline]
     pub(crate) fn is_awaiting_answer(&self) -> bool {
-        self.status == etime().to_errno()
+        self.status == AWAITING
     }
 
     /// The answer alone.

@@ -5,6 +5,7 @@
 //! The bounds of user memory are checked here; a fault is [`EFAULT`].
 
 use super::{
+    errno::to_result,
     helpers,
     uapi::{
         Op,
@@ -12,7 +13,6 @@ use super::{
     },
 };
 use kernel::{
-    error::to_result,
     prelude::*,
     uaccess::UserPtr, //
 };
@@ -46,6 +46,14 @@ pub(crate) fn store_answers(to: UserPtr, stride: usize, count: usize, ops: &[Op]
     })
 }
 
+/// Writes the answer to a single operation, and which CPU it was.
+pub(crate) fn store_answer(to: UserPtr, op: &Op) -> Result {
+    // SAFETY: `op` can be read, and its type is bindgen's for the same structure.
+    to_result(unsafe {
+        helpers::cpupeek_helper_put_op(to.as_mut_ptr().cast(), core::ptr::from_ref(op).cast())
+    })
+}
+
 /// Writes the answers in `ops` as results, each to the one with the number in its `reserved`, of
 /// `count`.
 pub(crate) fn store_results(to: UserPtr, count: usize, ops: &[Op]) -> Result {
@@ -59,4 +67,11 @@ pub(crate) fn store_results(to: UserPtr, count: usize, ops: &[Op]) -> Result {
             ops.len(),
         )
     })
+}
+
+/// Stores a number at an address of the calling task's, in one store. [`EFAULT`] if that fails.
+pub(crate) fn put_u32(to: UserPtr, value: u32) -> Result {
+    // SAFETY: The function checks the address, and process context may fault.
+    let ret = unsafe { helpers::cpupeek_helper_put_u32(value, to.as_mut_ptr().cast()) };
+    to_result(ret)
 }

@@ -45,6 +45,21 @@ impl Unit {
     }
 }
 
+/// How far back of another a reading may be that was taken before it, and got here after it: the CPUs
+/// of a package are read at the same time, and all of them tell of the same counter. An eighth of what
+/// a counter can count is seconds at the highest power that there is.
+const LATE: u32 = 1 << 29;
+
+/// Whether a reading looks like one that was taken before `last`.
+const fn is_earlier(counter: u32, last: u32) -> bool {
+    counter != last && last.wrapping_sub(counter) <= LATE
+}
+
+/// Whether a counter may have gone on so far in that time that it only looks as if it had gone back.
+const fn may_have_wrapped(elapsed_ms: u64, unit: Unit) -> bool {
+    elapsed_ms >= unit.shortest_wrap_ms() / 8 * 7
+}
+
 /// The energy that a counter has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accumulator {
@@ -62,6 +77,10 @@ impl Accumulator {
         match self.last {
             // The difference of two 32-bit counters is right over one wrap.
             Some((last, then)) if now_ms.saturating_sub(then) < unit.shortest_wrap_ms() => {
+                if is_earlier(counter, last) && !may_have_wrapped(now_ms.saturating_sub(then), unit)
+                {
+                    return;
+                }
                 let counted = counter.wrapping_sub(last);
                 self.total = self.total.wrapping_add(counted.into());
             }

@@ -95,7 +95,8 @@ pub fn rate(old: &Sample, new: &Sample, tsc_khz: u32) -> Window {
 /// `value` x `by` / `over`, rounded to the nearest; `None` if it does not fit.
 fn scale(value: u64, by: u64, over: u64) -> Option<u64> {
     // The kernel has no division of 128 bits. Both are shortened until the product fits; what that
-    // loses is less than one in 2^30.
+    // loses is less than one in 2^30 if `by` has 24 bits and `value` is at most 16 times `over`, as
+    // frequencies are; for nonsense it is more.
     let bits = |n: u64| u64::BITS - n.leading_zeros();
     let shift = (bits(value) + bits(by)).saturating_sub(u64::BITS - 1);
     let (value, over) = (value >> shift, over >> shift);

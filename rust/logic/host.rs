@@ -8,3 +8,6 @@
 mod logic;
 
 pub use logic::*;
+
+#[path = "sampling/reader.rs"]
+pub mod slot_reader;

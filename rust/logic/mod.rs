@@ -4,10 +4,13 @@
 
 pub mod budget;
 pub mod catalogue;
+pub mod cpu_word;
 pub mod energy;
 pub mod frequency;
 pub mod freshness;
 pub mod in_flight;
 pub mod plan;
 pub mod policy;
+pub mod replacement;
 pub mod round;
+pub mod sampling;

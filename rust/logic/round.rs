@@ -5,13 +5,20 @@
 /// Most operations that a CPU performs at a stretch.
 pub const MAX_OPS: u32 = 64;
 
+/// Most operations that a CPU performs for several callers without a break, but for one of each.
+pub const MAX_SHARED_OPS: u32 = 4 * MAX_OPS;
+
 /// Longest time that a CPU starts further operations in one stretch, in microseconds.
 pub const MAX_US: u32 = 100;
+
+/// Between timers that expire in the same interrupt there is less time than this, in microseconds.
+const LULL_US: u64 = 5;
 
 /// The bound of a round on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
     cycles: u64,
+    lull: u64,
 }
 
 impl Bound {
@@ -21,11 +28,56 @@ impl Bound {
         let cycles = tsc_khz as u64 * MAX_US as u64 / 1000;
         Self {
             cycles: if cycles == 0 { u64::MAX } else { cycles },
+            lull: tsc_khz as u64 * LULL_US / 1000,
+        }
+    }
+
+    /// Since when a timer that expires at `now` adds to what others have done in the same interrupt,
+    /// where the last of those stretches went from `start` to `end`.
+    pub const fn since(self, start: u64, end: u64, now: u64) -> u64 {
+        if now.wrapping_sub(end) < self.lull {
+            start
+        } else {
+            now
         }
     }
 
     /// Whether a round that started at the TSC value `start` may begin another operation at `now`.
     pub const fn open(self, start: u64, now: u64) -> bool {
         now.wrapping_sub(start) < self.cycles
+    }
+}
+
+/// For how long interrupts have been off already when a round begins, because rounds of other callers
+/// came before it in the same interrupt.
+///
+/// One interrupt has a CPU do whatever was asked of it until then. Without this, as many rounds as there
+/// are callers would add up. With it, each of those that come too late performs one operation, and its
+/// caller calls again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// The TSC when the first of the rounds began.
+    pub start: u64,
+    /// Operations that all of them have performed.
+    pub ops: u32,
+}
+
+impl Stretch {
+    /// Begins with a round at the TSC value `now`.
+    pub const fn new(now: u64) -> Self {
+        Self { start: now, ops: 0 }
+    }
+
+    /// Whether a round that has performed `performed` operations by itself may begin another at `now`.
+    pub const fn open(self, bound: Bound, performed: u32, now: u64) -> bool {
+        self.ops.saturating_add(performed) < MAX_SHARED_OPS && bound.open(self.start, now)
+    }
+
+    /// After a round of so many operations.
+    pub const fn after(self, performed: u32) -> Self {
+        Self {
+            start: self.start,
+            ops: self.ops.saturating_add(performed),
+        }
     }
 }

@@ -108,6 +108,7 @@ impl AllowList {
     }
 
     /// Whether an MSR is on the list.
+    #[inline(always)]
     pub(super) fn contains(&self, reg: u32) -> bool {
         MsrSet::new(self.shape, &self.words).contains(reg)
     }

@@ -37,9 +37,15 @@ use crate::{
             CPU_SELF, //
         },
     },
-    logic::policy::registers::{
-        class_of,
-        Class, //
+    logic::{
+        policy::registers::{
+            class_of,
+            Class, //
+        },
+        replacement::{
+            Number,
+            Replacement, //
+        },
     },
 };
 use kernel::{
@@ -48,27 +54,38 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
+            Acquire,
             Atomic,
-            Relaxed, //
+            Release, //
         },
         Arc,
         Mutex, //
     },
 };
 
+struct KernelNumber(Atomic<u64>);
+
+impl Number for KernelNumber {
+    #[inline]
+    fn load(&self) -> u64 {
+        self.0.load(Acquire)
+    }
+
+    fn store(&self, number: u64) {
+        self.0.store(number, Release);
+    }
+}
+
 /// What holds for the whole machine.
 #[pin_data]
 pub(crate) struct Policy {
     allowed: RcuArc<AllowList>,
     /// The list's number. A look at it says whether another look at the list is needed.
-    generation: Atomic<u64>,
+    generation: Replacement<KernelNumber>,
     refusals: Refusals,
     /// Held while the list is replaced.
     #[pin]
     replacing: Mutex<()>,
-    /// Held while a descriptor is narrowed; whoever narrows does not keep the list waiting.
-    #[pin]
-    narrowing: Mutex<()>,
     /// Who uses how much of which CPU.
     #[pin]
     pub(crate) users: Users,
@@ -80,11 +97,10 @@ impl Policy {
         let list = AllowList::of_harmless()?;
         Arc::pin_init(
             try_pin_init!(Self {
-                generation: Atomic::new(list.generation()),
+                generation: Replacement::new(KernelNumber(Atomic::new(list.generation()))),
                 allowed: RcuArc::new(Some(list)),
                 refusals: Refusals::new()?,
                 replacing <- new_mutex!((), "cpupeek_allow"),
-                narrowing <- new_mutex!((), "cpupeek_narrow"),
                 users <- Users::new(unprivileged_permille)?,
             }? Error),
             GFP_KERNEL,
@@ -98,21 +114,27 @@ impl Policy {
 
     /// The number of the allowlist now.
     pub(crate) fn generation(&self) -> u64 {
-        self.generation.load(Relaxed)
+        self.generation.number()
     }
 
-    /// Makes `list` the allowlist. Returns its number.
-    pub(crate) fn allow(&self, mut list: AllowList) -> Result<u64> {
+    /// Makes `list` the allowlist, after `announce` was given its number. Nothing changes if that
+    /// fails.
+    pub(crate) fn allow(
+        &self,
+        mut list: AllowList,
+        announce: impl FnOnce(u64) -> Result,
+    ) -> Result {
         let _replacing = self.replacing.lock();
-        let generation = self.generation().wrapping_add(1);
-        list.set_generation(generation);
-        let list = Arc::new(list, GFP_KERNEL)?;
-        // From here on nobody goes by a list of his own alone.
-        self.generation.store(generation, Relaxed);
-        self.allowed.replace(Some(list));
+        self.generation.replace(|generation| {
+            list.set_generation(generation);
+            let list = Arc::new(list, GFP_KERNEL)?;
+            announce(generation)?;
+            self.allowed.replace(Some(list));
+            Ok::<_, Error>(())
+        })?;
         // What was missing may be on the list now.
         self.refusals.clear();
-        Ok(generation)
+        Ok(())
     }
 }
 
@@ -127,8 +149,8 @@ pub(crate) struct Access {
     confidential: bool,
     /// The allowlist when the descriptor was opened.
     at_open: Arc<AllowList>,
-    /// Whose account the use of other CPUs is on, if on anybody's.
-    user: Option<OpenUser>,
+    /// Whose account the use of other CPUs is on, if on anybody's: see [`Self::user`].
+    user: OpenUser,
     narrowing: RcuArc<Narrowing>,
 }
 
@@ -136,17 +158,13 @@ impl Access {
     /// What the current task may do with a descriptor that it opens now.
     pub(crate) fn of_current(policy: Arc<Policy>) -> Result<Self> {
         let rawio = task::has_rawio();
-        let user = if rawio {
-            None
-        } else {
-            Some(policy.users.current()?)
-        };
         Ok(Self {
             rawio,
             nice: task::has_nice(),
-            confidential: task::is_confidential(),
+            // Asking is logged, and nobody else's rights depend on it.
+            confidential: rawio && task::is_confidential(),
             at_open: policy.allowed()?,
-            user,
+            user: policy.users.current()?,
             narrowing: RcuArc::new(None),
             policy,
         })
@@ -166,8 +184,15 @@ impl Access {
     }
 
     /// Whose account the use of other CPUs is on, if on anybody's.
+    ///
+    /// Root's is on nobody's, but for a descriptor that was narrowed: those are handed to others.
     pub(crate) fn user(&self) -> Option<&User> {
-        self.user.as_deref()
+        (!self.rawio || self.is_narrowed()).then_some(&*self.user)
+    }
+
+    /// Who has opened it, whether anything is on his account or not.
+    pub(crate) fn opener(&self) -> &User {
+        &self.user
     }
 
     /// The number of the allowlist now.
@@ -177,17 +202,16 @@ impl Access {
 
     /// Checks that the descriptor may change the policy; [`EPERM`] if not.
     pub(crate) fn may_set_policy(&self) -> Result {
-        let narrowed = self.narrowing.read(|narrowing| narrowing.is_some());
-        if self.rawio && !narrowed {
+        if self.rawio && !self.is_narrowed() {
             Ok(())
         } else {
             Err(EPERM)
         }
     }
 
-    /// Makes `list` the allowlist. Returns its number.
-    pub(crate) fn allow(&self, list: AllowList) -> Result<u64> {
-        self.policy.allow(list)
+    /// Makes `list` the allowlist, after `announce` was given its number.
+    pub(crate) fn allow(&self, list: AllowList, announce: impl FnOnce(u64) -> Result) -> Result {
+        self.policy.allow(list, announce)
     }
 
     /// The allowlist now.
@@ -202,29 +226,55 @@ impl Access {
 
     /// Takes rights away.
     pub(crate) fn narrow(&self, to: Narrowing) -> Result {
-        let _narrowing = self.policy.narrowing.lock();
-        let narrowing = match self.narrowing.get() {
-            Some(before) => before.and(&to)?,
-            None => to,
-        };
-        let narrowing = Arc::new(narrowing, GFP_KERNEL_ACCOUNT)?;
-        self.narrowing.replace(Some(narrowing));
-        Ok(())
+        let to = Arc::new(to, GFP_KERNEL_ACCOUNT)?;
+        self.narrowing.update(|before| match before {
+            Some(before) => Ok(Arc::new(before.and(&to)?, GFP_KERNEL_ACCOUNT)?),
+            None => Ok(to.clone()),
+        })
     }
 
     /// Whether any register and CPU is allowed, and stays so.
     pub(crate) fn is_unlimited(&self) -> bool {
-        let narrowed = self.narrowing.read(|narrowing| narrowing.is_some());
-        self.rawio && !narrowed && !task::are_cpus_isolated()
+        self.rawio && !self.confidential && !self.is_narrowed() && !task::are_cpus_isolated()
     }
 
     /// Checks an operation, whatever its CPU is doing.
     ///
     /// [`EINVAL`] for a malformed one, [`EACCES`] for a register that is not for this descriptor,
     /// [`ENXIO`] for a CPU number that no CPU of this machine has.
+    #[inline]
     pub(crate) fn check(&self, op: &Op) -> Result {
-        let kind = u32::from(op.kind);
-        let well_formed = match kind {
+        self.check_as(op, self.is_narrowed())
+    }
+
+    /// Whether rights were taken away.
+    #[inline]
+    pub(crate) fn is_narrowed(&self) -> bool {
+        !self.narrowing.is_none()
+    }
+
+    /// The same as [`Self::check`] for who has asked already [whether rights were taken
+    /// away](Self::is_narrowed): a single read asks once.
+    #[inline(never)]
+    pub(crate) fn check_as(&self, op: &Op, is_narrowed: bool) -> Result {
+        Self::check_form(op)?;
+        let is_msr = u32::from(op.kind) == CPUPEEK_MSR;
+        let refused = (is_msr && !self.may_read(op.reg))
+            || (is_narrowed && !self.is_in_narrowing(is_msr, op.reg));
+        if refused {
+            return Err(self.refuse_register(is_msr, op.reg));
+        }
+        if op.cpu != CPU_SELF && op.cpu >= nr_cpu_ids() {
+            return Err(ENXIO);
+        }
+        Ok(())
+    }
+
+    /// Checks only that an operation is well-formed, whatever its register and CPU; [`EINVAL`] if not.
+    /// Enough for who [may read everything](Self::is_unlimited).
+    #[inline]
+    pub(crate) fn check_form(op: &Op) -> Result {
+        let well_formed = match u32::from(op.kind) {
             CPUPEEK_MSR => op.subleaf == 0,
             CPUPEEK_CPUID => true,
             _ => false,
@@ -233,41 +283,57 @@ impl Access {
         if !well_formed || flags & !CPUPEEK_OP_DISTURB != 0 || op.reserved != 0 {
             return Err(EINVAL);
         }
-        let is_msr = kind == CPUPEEK_MSR;
-        let refused = (is_msr && !self.may_read(op.reg))
-            || self
-                .narrowing
-                .read(|narrowing| narrowing.is_some_and(|n| !n.allows(is_msr, op.reg)));
-        if refused {
-            if is_msr {
-                self.policy.refusals.count(op.reg);
-            }
-            return Err(EACCES);
-        }
-        if op.cpu != CPU_SELF && op.cpu >= nr_cpu_ids() {
-            return Err(ENXIO);
-        }
         Ok(())
     }
 
+    /// What is rare is kept out of the way of what is not, here and in `is_in_narrowing()`: a single
+    /// read feels it.
+    #[cold]
+    fn refuse_register(&self, is_msr: bool, reg: u32) -> Error {
+        if is_msr {
+            self.policy.refusals.count(reg);
+        }
+        EACCES
+    }
+
+    #[inline(never)]
+    fn is_in_narrowing(&self, is_msr: bool, reg: u32) -> bool {
+        self.narrowing
+            .read(|narrowing| narrowing.is_none_or(|n| n.allows(is_msr, reg)))
+    }
+
+    #[cold]
+    fn may_be_seen_when_confidential(reg: u32) -> bool {
+        class_of(reg).0 != Class::Never
+    }
+
+    #[inline]
     fn may_read(&self, reg: u32) -> bool {
         if self.rawio {
-            return !self.confidential || class_of(reg).0 != Class::Never;
+            return !self.confidential || Self::may_be_seen_when_confidential(reg);
         }
         if !self.at_open.contains(reg) {
             return false;
         }
         let now = |list: Option<&AllowList>| list.is_some_and(|list| list.contains(reg));
-        self.at_open.generation() == self.policy.generation() || self.policy.allowed.read(now)
+        let in_force = || self.policy.allowed.read(now);
+        let own = self.at_open.generation();
+        self.policy.generation.allows(own, in_force)
     }
 
     /// Checks that a descriptor which was narrowed was not narrowed to other CPUs; [`EPERM`] if so.
+    #[inline]
     pub(crate) fn check_narrowed_cpu(&self, cpu: u32) -> Result {
-        let refused = |narrowing: &Narrowing| !narrowing.allows_cpu(cpu);
-        if self.narrowing.read(|n| n.is_some_and(refused)) {
+        if self.is_narrowed() && !self.is_cpu_in_narrowing(cpu) {
             return Err(EPERM);
         }
         Ok(())
+    }
+
+    #[inline(never)]
+    fn is_cpu_in_narrowing(&self, cpu: u32) -> bool {
+        self.narrowing
+            .read(|narrowing| narrowing.is_none_or(|n| n.allows_cpu(cpu)))
     }
 
     /// Checks that the current task may have this operation's CPU interrupted, or use it as the one
@@ -280,6 +346,12 @@ impl Access {
         if !self.rawio && !task::may_run_on(op.cpu) {
             return Err(EPERM);
         }
+        self.check_isolation(op)
+    }
+
+    /// Checks that this operation's CPU is not isolated, or that it may be interrupted all the same;
+    /// [`EPERM`] if not.
+    pub(crate) fn check_isolation(&self, op: &Op) -> Result {
         let disturb = self.nice && u32::from(op.flags) & CPUPEEK_OP_DISTURB != 0;
         if !disturb && task::is_isolated(op.cpu) {
             return Err(EPERM);

@@ -25,19 +25,30 @@ use kernel::{
 /// of a CPU's time at 5 %.
 const BURST_NS: u64 = 200_000_000;
 
-/// What an interrupt is taken to cost its CPU, in nanoseconds. Paid in advance: what a user does not
-/// wait for costs as much.
+/// What an interrupt is taken to cost its CPU at least, in nanoseconds. What handlers were seen to
+/// take does not include its entry and exit.
 const INTERRUPT_NS: u64 = 10_000;
 
 /// The same for an operation. What the handlers say that they took comes on top.
 const OPERATION_NS: u64 = 500;
 
-/// A user, and for each CPU until when its time that the user has used would last.
+/// Root's id.
+const ROOT: u64 = 0;
+
+/// What there is about a user and a CPU.
+struct CpuAccount {
+    /// Until when the time that he has used of it would last.
+    until: Atomic<u64>,
+    /// How many samplers of his have a timer there.
+    samplers: Atomic<u32>,
+}
+
+/// A user.
 pub(crate) struct User {
-    id: u32,
+    id: u64,
     /// Descriptors and plans that are open.
     open: Atomic<u32>,
-    until: KVVec<Atomic<u64>>,
+    cpus: KVVec<CpuAccount>,
     permille: Arc<Atomic<u32>>,
 }
 
@@ -80,12 +91,17 @@ pub(crate) struct Users {
 }
 
 impl Users {
-    /// Nobody yet. [`EINVAL`] if `permille` is out of range.
+    /// Only root, who is never forgotten: most descriptors are his, and need no account until they are
+    /// narrowed. [`EINVAL`] if `permille` is out of range.
     pub(super) fn new(permille: u32) -> Result<impl PinInit<Self>> {
         let shared = Arc::new(Atomic::new(0), GFP_KERNEL)?;
         set_permille(&shared, permille.into())?;
+        let root = User::new(ROOT, shared.clone())?;
+        root.open.store(1, Relaxed);
+        let mut known = KVec::new();
+        known.push(root, GFP_KERNEL)?;
         Ok(pin_init!(Self {
-            known <- new_mutex!(KVec::new(), "cpupeek_users"),
+            known <- new_mutex!(known, "cpupeek_users"),
             permille: shared,
         }))
     }
@@ -107,23 +123,13 @@ impl Users {
         let mut known = self.known.lock();
         // Those who have nothing open and nothing to wait for need not be remembered.
         known.retain(|user| {
-            let waits = || user.until.iter().any(|until| until.load(Relaxed) > now);
+            let waits = || user.cpus.iter().any(|cpu| cpu.until.load(Relaxed) > now);
             user.open.load(Relaxed) != 0 || waits()
         });
         if let Some(user) = known.iter().find(|user| user.id == id) {
             return Ok(OpenUser::new(user.clone()));
         }
-        let mut until = KVVec::with_capacity(nr_cpu_ids() as usize, GFP_KERNEL_ACCOUNT)?;
-        for _ in 0..nr_cpu_ids() {
-            until.push(Atomic::new(0), GFP_KERNEL_ACCOUNT)?;
-        }
-        let user = User {
-            id,
-            open: Atomic::new(0),
-            until,
-            permille: self.permille.clone(),
-        };
-        let user = Arc::new(user, GFP_KERNEL_ACCOUNT)?;
+        let user = User::new(id, self.permille.clone())?;
         known.push(user.clone(), GFP_KERNEL_ACCOUNT)?;
         Ok(OpenUser::new(user))
     }
@@ -138,6 +144,24 @@ fn set_permille(shared: &Atomic<u32>, permille: u64) -> Result {
 }
 
 impl User {
+    fn new(id: u64, permille: Arc<Atomic<u32>>) -> Result<Arc<Self>> {
+        let mut cpus = KVVec::with_capacity(nr_cpu_ids() as usize, GFP_KERNEL_ACCOUNT)?;
+        for _ in 0..nr_cpu_ids() {
+            let unused = CpuAccount {
+                until: Atomic::new(0),
+                samplers: Atomic::new(0),
+            };
+            cpus.push(unused, GFP_KERNEL_ACCOUNT)?;
+        }
+        let user = Self {
+            id,
+            open: Atomic::new(0),
+            cpus,
+            permille,
+        };
+        Ok(Arc::new(user, GFP_KERNEL_ACCOUNT)?)
+    }
+
     fn throttle(&self) -> Throttle {
         Throttle {
             permille: self.permille.load(Relaxed),
@@ -147,27 +171,67 @@ impl User {
 
     /// How long the user has to wait before `cpu` may be interrupted for him, in nanoseconds.
     pub(crate) fn wait_ns(&self, cpu: u32) -> u64 {
-        let until = self.until.get(cpu as usize).map_or(0, |t| t.load(Relaxed));
+        let account = self.cpus.get(cpu as usize);
+        let until = account.map_or(0, |account| account.until.load(Relaxed));
         self.throttle().wait_ns(until, task::now_ns())
     }
 
-    /// Is about to have `cpu` interrupted for a number of operations. What that is taken to cost is on
-    /// the account from now on, whether somebody waits for the answer or not.
-    pub(crate) fn charge_call(&self, cpu: u32, ops: u32) {
+    /// The same for a sampler, each of whose looks costs `look_ns`. It waits so long that the looks of all
+    /// of his samplers on that CPU stay within his share: what he may have in that time is not lost.
+    pub(crate) fn sampler_wait_ns(&self, cpu: u32, look_ns: u64) -> u64 {
+        match self.wait_ns(cpu) {
+            0 => 0,
+            wait => {
+                let account = self.cpus.get(cpu as usize);
+                let samplers = account.map_or(0, |account| account.samplers.load(Relaxed));
+                let looks = look_ns.saturating_mul(samplers.into());
+                wait.max(self.throttle().lasts_ns(looks))
+            }
+        }
+    }
+
+    /// Another sampler of his has a timer on `cpu`, or had.
+    pub(crate) fn count_sampler(&self, cpu: u32, begins: bool) {
+        if let Some(account) = self.cpus.get(cpu as usize) {
+            if begins {
+                account.samplers.add(1u32, Relaxed);
+            } else {
+                account.samplers.fetch_sub(1u32, Relaxed);
+            }
+        }
+    }
+
+    /// Is about to have `cpu` interrupted for a number of operations, where an interrupt alone usually
+    /// takes `overhead_ns`. What that is taken to cost is on the account from now on, whether somebody
+    /// waits for the answer or not.
+    pub(crate) fn charge_call(&self, cpu: u32, ops: u32, overhead_ns: u64) {
         let ops = u64::from(ops).saturating_mul(OPERATION_NS);
-        self.charge(cpu, ops.saturating_add(INTERRUPT_NS));
+        self.charge(cpu, ops.saturating_add(overhead_ns.max(INTERRUPT_NS)));
+    }
+
+    /// Some of the operations that the last such call was charged for were left out, because those of
+    /// others came before them.
+    pub(crate) fn refund_ops(&self, cpu: u32, ops: u32) {
+        if ops != 0 {
+            let unused = u64::from(ops).saturating_mul(OPERATION_NS);
+            self.update(cpu, |throttle, until| throttle.refund(until, unused));
+        }
     }
 
     /// Has used `ns` of the time of `cpu`.
     pub(crate) fn charge(&self, cpu: u32, ns: u64) {
-        let Some(shared) = self.until.get(cpu as usize) else {
+        let now = task::now_ns();
+        self.update(cpu, |throttle, until| throttle.charge(until, now, ns));
+    }
+
+    fn update(&self, cpu: u32, change: impl Fn(Throttle, u64) -> u64) {
+        let Some(CpuAccount { until: shared, .. }) = self.cpus.get(cpu as usize) else {
             return;
         };
-        let now = task::now_ns();
         let mut until = shared.load(Relaxed);
         loop {
-            let charged = self.throttle().charge(until, now, ns);
-            match shared.cmpxchg(until, charged, Relaxed) {
+            let changed = change(self.throttle(), until);
+            match shared.cmpxchg(until, changed, Relaxed) {
                 Ok(_) => return,
                 Err(changed) => until = changed,
             }

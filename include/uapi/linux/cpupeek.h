@@ -30,9 +30,10 @@
  *  - E2BIG: more operations than CPUPEEK_IOC_INFO allows, or a longer
  *    structure with something unknown in it;
  *  - ENOMEM: no memory;
- *  - ENOTTY: no such command.
+ *  - ENOTTY: no such command;
+ *  - EINTR: a fatal signal, which ends every wait.
  *
- * A fatal signal ends every wait.
+ * Those that make a descriptor may also fail with EMFILE or ENFILE.
  *
  * All structures have the same layout for 32-bit and 64-bit callers, and no
  * implicit padding. All fields are in the CPU's byte order.
@@ -113,6 +114,13 @@ struct cpupeek_op {
 #define CPUPEEK_FEATURE_PLAN	(1ULL << 2)
 /* CPUPEEK_IOC_SET_ALLOW, _GET_ALLOW, _NARROW and _REFUSALS */
 #define CPUPEEK_FEATURE_POLICY	(1ULL << 3)
+/* CPUPEEK_IOC_SAMPLER, _WATCH and _STOP */
+#define CPUPEEK_FEATURE_SAMPLER	(1ULL << 4)
+/*
+ * CPUPEEK_IOC_SET_CPU_WORD and _CLEAR_CPU_WORD: only if the module was asked for
+ * it as it was loaded, and the kernel can tell where threads run.
+ */
+#define CPUPEEK_FEATURE_CPU_WORD	(1ULL << 5)
 
 /**
  * struct cpupeek_info - what this module can do here
@@ -120,8 +128,9 @@ struct cpupeek_op {
  * @reserved: out: 0
  * @features: out: CPUPEEK_FEATURE_* bits
  * @max_batch_ops: out: most operations in one batch
- * @max_round_ops: out: most operations that one CPU performs with its
- *	interrupts off at a stretch
+ * @max_round_ops: out: most operations that one CPU performs for a caller with
+ *	its interrupts off at a stretch; for all callers together it is four times
+ *	as many, and one for each caller beyond
  * @nr_cpu_ids: out: CPU numbers are below this
  * @tsc_khz: out: frequency of the time stamp counter in kHz, 0 if unknown
  * @tsc_stable: out: 1 if the counters of all CPUs run at one constant rate and
@@ -351,13 +360,18 @@ struct cpupeek_allow {
  *	%CPUPEEK_NARROW_MSRS
  * @cpus_size: in: size of the bitmap at @cpus in bytes, a multiple of 8; 0
  *	without %CPUPEEK_NARROW_CPUS
- * @ranges: in: address of an array of &struct cpupeek_range, else 0
+ * @ranges: in: address of an array of &struct cpupeek_range; 0 without
+ *	%CPUPEEK_NARROW_MSRS
  * @cpus: in: address of a bitmap of CPU numbers, the lowest bit of the first
- *	64-bit word being CPU 0; a number beyond its end is not in it; else 0
+ *	64-bit word being CPU 0; a number beyond its end is not in it; 0 without
+ *	%CPUPEEK_NARROW_CPUS
  *
  * What a descriptor may do after it is what it might do before and this allows;
- * that holds for everybody who has the descriptor, and for the plans that are
- * prepared on it from then on. It may no longer set the allowlist.
+ * that holds for everybody who has the descriptor, and for the plans and
+ * samplers that are made on it from then on. Those made before keep their
+ * rights; a sampler can be narrowed itself. It may no longer set the allowlist,
+ * and what it uses of other CPUs' time is on the account of who opened it. E2BIG
+ * if there are more ranges than 4,096, also after it was narrowed again.
  */
 struct cpupeek_narrow {
 	__u32 size;
@@ -402,6 +416,256 @@ struct cpupeek_refusals {
 	__aligned_u64 others;
 };
 
+/**
+ * DOC: Samplers
+ *
+ * A sampler reads its registers again and again, each CPU its own from a timer
+ * on that CPU, and leaves the values in memory that mmap() of its descriptor
+ * shows: to read them needs no system call, and no CPU is interrupted by
+ * another. It runs as long as its descriptor is open or mapped anywhere, or
+ * until CPUPEEK_IOC_STOP.
+ *
+ * The mapping is read-only, at offset 0, and &struct cpupeek_sampler.map_size
+ * bytes long. It begins with a &struct cpupeek_map, which says where the slots
+ * are: one for each CPU with its latest sample and, if
+ * &struct cpupeek_sampler.ring_samples is not 0, a ring of that many past ones.
+ * A slot is a &struct cpupeek_slot and right behind it its results, which are
+ * those of the sampler's operations on that CPU in the order in which they were
+ * given.
+ *
+ * To read a slot:
+ *
+ *  1. load @seq; if it is odd, the slot is being written: begin again;
+ *  2. then load what is wanted;
+ *  3. then load @seq again; if it has changed, begin again.
+ *
+ * (x86 keeps loads in order, so that a compiler barrier does at 2 and 3.)
+ *
+ * Sample @number n of a CPU is in slot n modulo @ring_samples of that CPU's
+ * ring until sample n + @ring_samples takes its place. A reader who finds a
+ * larger number there has been overrun, and the numbers say by how much.
+ *
+ * Whenever something is taken away (the CPU goes offline, the policy or a
+ * narrowing takes the register, the sampler is stopped), the values in the
+ * slot become 0 and the status says why; in the ring too if a register was
+ * taken by the policy or a narrowing.
+ *
+ * read() of a sampler's descriptor gives a &__u64 (the buffer has at least 8
+ * bytes, else EINVAL): how many samples there were since the last read() that
+ * matter in the sense of CPUPEEK_IOC_WATCH. It waits for one, or fails with
+ * EAGAIN on a descriptor with O_NONBLOCK, and gives 0 after CPUPEEK_IOC_STOP.
+ * poll() says POLLIN when read() would not wait, and POLLHUP after
+ * CPUPEEK_IOC_STOP.
+ */
+
+/* Flags of a sampler, &struct cpupeek_sampler.flags. */
+
+/*
+ * By a timer that wakes an idle CPU, from 1 ms on. Without it an idle CPU is
+ * left alone and its sample grows old; the interval is rounded up to whole
+ * ticks of the kernel's clock.
+ */
+#define CPUPEEK_SAMPLER_EXACT	(1U << 0)
+
+/**
+ * struct cpupeek_sampler - makes a sampler
+ * @size: in: size of this structure as the caller knows it
+ * @flags: in: CPUPEEK_SAMPLER_* bits
+ * @nr_ops: in: number of operations, at least 1 and for one CPU at most
+ *	&struct cpupeek_info.max_round_ops (else E2BIG); 0 on a plan's
+ *	descriptor, whose operations they are then
+ * @op_size: in: distance between operations in bytes, as in
+ *	&struct cpupeek_batch; 0 on a plan's descriptor
+ * @ops: in: address of the first &struct cpupeek_op; 0 on a plan's descriptor
+ * @interval_ns: in: time between samples in ns, 1000000 to 3600000000000; out:
+ *	what it is
+ * @ring_samples: in: how many past samples to keep for each CPU, 0 for none;
+ *	65536 samples and 64 MiB in all are the limit (E2BIG)
+ * @fd: out: a new descriptor of the sampler, close-on-exec
+ * @map_size: out: length of its mapping
+ *
+ * The sampler has the rights of the descriptor that made it, and the CPUs that
+ * the caller may have interrupted now, as in CPUPEEK_IOC_BATCH; a thread's own
+ * CPU is no exception. A refused operation has a status that says so. A
+ * malformed one, one on %CPUPEEK_CPU_SELF (both EINVAL) or on a CPU that there
+ * is none of (ENXIO) keeps the sampler from being made.
+ *
+ * It has begun when the command returns, but for CPUs that have not answered in
+ * the time that CPUPEEK_IOC_READ waits.
+ */
+struct cpupeek_sampler {
+	__u32 size;
+	__u32 flags;
+	__u32 nr_ops;
+	__u32 op_size;
+	__aligned_u64 ops;
+	__aligned_u64 interval_ns;
+	__u32 ring_samples;
+	__s32 fd;
+	__aligned_u64 map_size;
+};
+
+/**
+ * struct cpupeek_map - the beginning of a sampler's mapping
+ * @size: size of this structure as the module knows it
+ * @flags: CPUPEEK_SAMPLER_* bits
+ * @nr_slots: number of slots, one for each CPU, in the order in which the
+ *	operations mention them
+ * @slot_size: distance between slots in bytes, in the ring too
+ * @slots: offset of the first slot, from the beginning of the mapping
+ * @ring: offset of the first slot of the first CPU's ring; the next CPU's
+ *	begins @ring_samples slots later, in the same order; 0 if there is none
+ * @ring_samples: number of slots in each CPU's ring
+ * @tsc_khz: as in &struct cpupeek_info
+ * @interval_ns: time between samples
+ *
+ * Nothing of it ever changes.
+ */
+struct cpupeek_map {
+	__u32 size;
+	__u32 flags;
+	__u32 nr_slots;
+	__u32 slot_size;
+	__aligned_u64 slots;
+	__aligned_u64 ring;
+	__u32 ring_samples;
+	__u32 tsc_khz;
+	__aligned_u64 interval_ns;
+};
+
+/**
+ * struct cpupeek_slot - one CPU's sample
+ * @seq: odd while the slot is being written, another number after it
+ * @cpu: the CPU's number; never changes
+ * @status: 0, or a negative errno, see below
+ * @nr_results: number of &struct cpupeek_result behind this structure; never
+ *	changes
+ * @number: number of the sample, 1 for the CPU's first; 0 if there is none
+ * @tsc: the CPU's time stamp counter before the first register; 0 if there is
+ *	no sample
+ * @time_ns: CLOCK_MONOTONIC at about the same time
+ * @missed: periods without a sample so far because the timer came too late: an
+ *	idle CPU, somebody with interrupts off, or a change to the sampler
+ * @skipped: periods without a sample so far because the sampler has used all
+ *	the time that it may
+ * @busy: for how many cycles of its time stamp counter the CPU has read for
+ *	the sampler so far
+ *
+ * Slots are aligned to 64 bytes. @status is 0 or
+ *
+ *  - -ENODATA: there has been no sample yet;
+ *  - -ENXIO: the CPU is offline;
+ *  - -EACCES, -EPERM: of all its operations none is allowed (any more);
+ *  - -ECANCELED: the sampler was stopped.
+ *
+ * Sampling goes on when an offline CPU comes back.
+ */
+struct cpupeek_slot {
+	__u32 seq;
+	__u32 cpu;
+	__s32 status;
+	__u32 nr_results;
+	__aligned_u64 number;
+	__aligned_u64 tsc;
+	__aligned_u64 time_ns;
+	__aligned_u64 missed;
+	__aligned_u64 skipped;
+	__aligned_u64 busy;
+};
+
+/* Kinds of condition, &struct cpupeek_condition.kind. */
+
+/* Any bit of the value under the mask has changed. */
+#define CPUPEEK_WHEN_CHANGED	1
+/* The value under the mask was below the bound and no longer is, or the reverse. */
+#define CPUPEEK_WHEN_CROSSED	2
+
+/* &struct cpupeek_condition.cpu: every CPU of the sampler with such a result. */
+#define CPUPEEK_CPU_ANY	(~0U)
+
+/**
+ * struct cpupeek_condition - what makes a sample matter
+ * @cpu: a CPU of the sampler, or %CPUPEEK_CPU_ANY
+ * @result: number of the result in the CPU's slot, 0 for the first
+ * @kind: CPUPEEK_WHEN_*
+ * @reserved: must be 0
+ * @mask: bits of the value that count, not 0
+ * @bound: with %CPUPEEK_WHEN_CROSSED the bound, else 0
+ *
+ * The value is &struct cpupeek_result.value: of a CPUID leaf EAX, and EBX in
+ * the upper half. It is compared with that of the sample before, beginning with
+ * the first one after CPUPEEK_IOC_WATCH. A status that has changed always
+ * fulfils the condition.
+ */
+struct cpupeek_condition {
+	__u32 cpu;
+	__u32 result;
+	__u32 kind;
+	__u32 reserved;
+	__aligned_u64 mask;
+	__aligned_u64 bound;
+};
+
+/**
+ * struct cpupeek_watch - which samples make a sampler's descriptor readable
+ * @size: in: size of this structure as the caller knows it
+ * @flags: must be 0
+ * @nr_conditions: in: number of conditions, for one CPU at most 64 (else
+ *	E2BIG); 0: every sample matters
+ * @reserved: must be 0
+ * @conditions: in: address of an array of &struct cpupeek_condition; 0 if there
+ *	are none
+ *
+ * A sample matters if it fulfils any of them. They replace the ones before;
+ * samples that have not been told of by read() are forgotten.
+ */
+struct cpupeek_watch {
+	__u32 size;
+	__u32 flags;
+	__u32 nr_conditions;
+	__u32 reserved;
+	__aligned_u64 conditions;
+};
+
+/* No number of a CPU, see &struct cpupeek_cpu_word. */
+#define CPUPEEK_NO_CPU	(~0U)
+
+/**
+ * struct cpupeek_cpu_word - where a thread wants to have its CPU's number
+ * @size: in: size of this structure as the caller knows it
+ * @flags: must be 0
+ * @address: in: address of a __u32, a multiple of 4
+ *
+ * CPUPEEK_IOC_SET_CPU_WORD has the kernel keep the number of the CPU that the
+ * calling thread runs on at @address: it is there when the command returns, and
+ * after the thread has got another CPU it is there before the thread runs in
+ * user space again. Other threads may look too, and see where it was last. The
+ * memory must be left to that until it has ended, or the thread.
+ *
+ * That ends, and in the first two cases the word becomes %CPUPEEK_NO_CPU,
+ *
+ *  - with CPUPEEK_IOC_CLEAR_CPU_WORD by the same thread on the same descriptor,
+ *    which takes no argument; ENOENT if there is no such word;
+ *  - some time after the last close of the descriptor, or at once if it is the
+ *    thread's own;
+ *  - with the thread, and with exec; a child has no word, whatever its parent
+ *    has;
+ *  - when the word cannot be written any more.
+ *
+ * The command fails with
+ *
+ *  - EINVAL if @address is not a multiple of 4;
+ *  - EFAULT if there is no memory that can be written;
+ *  - EBUSY if the thread has a word already, of whatever descriptor;
+ *  - EOPNOTSUPP without %CPUPEEK_FEATURE_CPU_WORD;
+ *  - ENFILE if the system has too many open files.
+ */
+struct cpupeek_cpu_word {
+	__u32 size;
+	__u32 flags;
+	__aligned_u64 address;
+};
+
 /* On a descriptor of CPUPEEK_DEVICE. */
 #define CPUPEEK_IOC_INFO	_IOR(CPUPEEK_IOC_TYPE, 0x00, struct cpupeek_info)
 #define CPUPEEK_IOC_READ	_IOWR(CPUPEEK_IOC_TYPE, 0x01, struct cpupeek_op)
@@ -411,8 +675,15 @@ struct cpupeek_refusals {
 #define CPUPEEK_IOC_GET_ALLOW	_IOWR(CPUPEEK_IOC_TYPE, 0x06, struct cpupeek_allow)
 #define CPUPEEK_IOC_NARROW	_IOW(CPUPEEK_IOC_TYPE, 0x07, struct cpupeek_narrow)
 #define CPUPEEK_IOC_REFUSALS	_IOWR(CPUPEEK_IOC_TYPE, 0x08, struct cpupeek_refusals)
+#define CPUPEEK_IOC_SET_CPU_WORD	_IOW(CPUPEEK_IOC_TYPE, 0x10, struct cpupeek_cpu_word)
+#define CPUPEEK_IOC_CLEAR_CPU_WORD	_IO(CPUPEEK_IOC_TYPE, 0x11)
 /* On a descriptor of a plan. */
 #define CPUPEEK_IOC_RUN		_IOW(CPUPEEK_IOC_TYPE, 0x04, struct cpupeek_run)
-/* Numbers 0x09 to 0x1F of this type are cpupeek's too. */
+/* On a descriptor of CPUPEEK_DEVICE, or of a plan. */
+#define CPUPEEK_IOC_SAMPLER	_IOWR(CPUPEEK_IOC_TYPE, 0x09, struct cpupeek_sampler)
+/* On a descriptor of a sampler; CPUPEEK_IOC_NARROW too. STOP wants 0. */
+#define CPUPEEK_IOC_WATCH	_IOW(CPUPEEK_IOC_TYPE, 0x0A, struct cpupeek_watch)
+#define CPUPEEK_IOC_STOP	_IO(CPUPEEK_IOC_TYPE, 0x0B)
+/* All numbers of this type up to 0x1F are cpupeek's. */
 
 #endif /* _UAPI_LINUX_CPUPEEK_H */

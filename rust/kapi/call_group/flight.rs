@@ -40,6 +40,17 @@ pub(crate) struct Dispatched {
     pub(crate) local_ops: u32,
 }
 
+/// What a CPU's last round was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Worked {
+    /// The CPU's number.
+    pub(crate) cpu: u32,
+    /// For how long it has worked, in TSC cycles.
+    pub(crate) cycles: u64,
+    /// How many operations it did not come to that [`Flight::cpus_to_call`] has named.
+    pub(crate) left_out: u32,
+}
+
 impl Dispatched {
     /// The slice's CPU was this one: the round is through, in the caller's own time.
     fn count_local<W: Work>(&mut self, slice: &Slice<W>) {
@@ -67,7 +78,7 @@ pub(crate) struct Flight<W: Work> {
 }
 
 impl<W: Work> Flight<W> {
-    fn header(&self) -> &Header {
+    fn header(&self) -> &Header<W> {
         self.group.header()
     }
 
@@ -107,7 +118,7 @@ impl<W: Work> Flight<W> {
             let through = regs::with_irqs_off(|now| {
                 (now == here).then(|| {
                     slice.stable.set(slice.done.get());
-                    slice.run_round();
+                    slice.run_round(None);
                 })
             });
             if through.is_some() {
@@ -157,12 +168,18 @@ impl<W: Work> Flight<W> {
         wanting.map(round).filter(move |&(cpu, _)| cpu != here)
     }
 
-    /// For each other CPU that is not being called and has worked since this was last asked: its number,
-    /// and for how many TSC cycles.
-    pub(crate) fn take_busy(&mut self) -> impl Iterator<Item = (u32, u64)> + '_ {
+    /// What each other CPU has done that is not being called and has worked since this was last asked.
+    pub(crate) fn take_busy(&mut self) -> impl Iterator<Item = Worked> + '_ {
         let ready = self.slices().iter().filter(|s| s.is_ready());
-        let busy = ready.map(|s| (s.cpu, s.busy.replace(0)));
-        busy.filter(|&(_, cycles)| cycles != 0)
+        let worked = |s: &Slice<W>| Worked {
+            cpu: s.cpu,
+            cycles: s.busy.replace(0),
+            left_out: {
+                let wanted = s.len.wrapping_sub(s.stable.get()).min(MAX_OPS);
+                wanted.saturating_sub(s.done.get().wrapping_sub(s.stable.get()))
+            },
+        };
+        ready.map(worked).filter(|worked| worked.cycles != 0)
     }
 
     /// How many CPUs this is about.

@@ -44,7 +44,7 @@ impl Capacity {
             end.checked_next_multiple_of(align_of::<Line>())
         }
         let layout = || {
-            let slices = after::<Header>(0, 1)?;
+            let slices = after::<Header<W>>(0, 1)?;
             let ops = after::<Slice<W>>(slices, self.slices)?;
             let staged = after::<W::Op>(ops, self.ops)?;
             let plan = after::<W::Op>(staged, self.ops)?;

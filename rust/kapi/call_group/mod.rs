@@ -17,6 +17,8 @@
 
 mod flight;
 mod layout;
+#[cfg(CONFIG_RUST_DEBUG_ASSERTIONS)]
+pub(crate) mod longest;
 mod slice;
 
 pub(crate) use flight::Flight;
@@ -79,10 +81,13 @@ pub(crate) trait Work: 'static {
     /// One operation, and its result.
     type Op: Copy + Zeroable + Send;
 
+    /// What all operations of a group use. Dropped in process context, when the handlers are through.
+    type Shared: Send + Sync;
+
     /// Performs an operation on this CPU.
     ///
     /// Runs in a hard interrupt: it must not sleep, allocate, log or panic.
-    fn perform(op: &mut Self::Op);
+    fn perform(shared: &Self::Shared, op: &mut Self::Op);
 
     /// Whether an operation must be performed in the same round as the one before it, however long
     /// that took.
@@ -108,7 +113,8 @@ impl Word for KernelWord {
 /// it.
 #[pin_data]
 #[repr(align(64))]
-struct Header {
+struct Header<W: Work> {
+    shared: W::Shared,
     in_flight: InFlight<KernelWord>,
     #[pin]
     done: Completion,
@@ -141,7 +147,7 @@ pub(crate) struct Memory<'a, W: Work> {
 /// - No call is in flight, and the completion holds no notice.
 /// - The first `used` slices are initialised.
 pub(crate) struct CallGroup<W: Work> {
-    header: NonNull<Header>,
+    header: NonNull<Header<W>>,
     used: usize,
     _work: PhantomData<W>,
 }
@@ -153,18 +159,24 @@ impl<W: Work> CallGroup<W> {
     /// Makes a group with room for `capacity`, zeroed, on the account of the caller's cgroup.
     ///
     /// `bound` limits how long each CPU works at a stretch.
-    pub(crate) fn new(capacity: Capacity, bound: Bound, reaper: Arc<Reaper>) -> Result<Self> {
+    pub(crate) fn new(
+        capacity: Capacity,
+        bound: Bound,
+        reaper: Arc<Reaper>,
+        shared: W::Shared,
+    ) -> Result<Self> {
         let layout = capacity.layout::<W>()?;
         let lines = layout.size / size_of::<Line>();
         let memory: KVVec<Line> =
             KVVec::with_capacity(lines, GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN)?;
         let (memory, _, lines) = memory.into_raw_parts();
-        let header = memory.cast::<Header>();
+        let header = memory.cast::<Header<W>>();
 
         let init = pin_init!(Header {
+            shared,
             in_flight: InFlight::new(KernelWord(Atomic::new(0))),
             done <- Completion::new(),
-            reap_work <- ReapWork::new(reap),
+            reap_work <- ReapWork::new(reap::<W>),
             reaper,
             bound,
             lines,
@@ -183,7 +195,7 @@ impl<W: Work> CallGroup<W> {
         })
     }
 
-    fn header(&self) -> &Header {
+    fn header(&self) -> &Header<W> {
         // SAFETY: `header` is valid by the type invariant; handlers too only take shared references.
         unsafe { self.header.as_ref() }
     }
@@ -305,7 +317,7 @@ impl<W: Work> Drop for CallGroup<W> {
 /// # Safety
 ///
 /// `header` is valid, and nobody uses it or will use it.
-unsafe fn free(header: NonNull<Header>) {
+unsafe fn free<W: Work>(header: NonNull<Header<W>>) {
     // SAFETY: The caller hands over a valid header.
     let lines = unsafe { header.as_ref() }.lines;
     // SAFETY: As above; it was initialised when the group was made.
@@ -319,11 +331,11 @@ unsafe fn free(header: NonNull<Header>) {
 ///
 /// # Safety
 ///
-/// `work` is the work item of a group that has been abandoned, and whose handlers are through.
-unsafe extern "C" fn reap(work: *mut bindings::work_struct) {
-    let offset = offset_of!(Header, reap_work);
+/// `work` is the work item of a group of such work that has been abandoned, and whose handlers are through.
+unsafe extern "C" fn reap<W: Work>(work: *mut bindings::work_struct) {
+    let offset = offset_of!(Header<W>, reap_work);
     // SAFETY: By the contract, `work` is that field of a `Header`.
-    let header = unsafe { NonNull::new_unchecked(work.byte_sub(offset).cast::<Header>()) };
+    let header = unsafe { NonNull::new_unchecked(work.byte_sub(offset).cast::<Header<W>>()) };
     // SAFETY: The last handler has handed the group over, so that it is valid until it is freed.
     let reaper = unsafe { header.as_ref() }.reaper.clone();
     // SAFETY: As above; nobody else uses it any more.

@@ -13,7 +13,10 @@ use crate::{
     },
     logic::{
         in_flight::Finish,
-        round::MAX_OPS, //
+        round::{
+            Stretch,
+            MAX_OPS, //
+        },
     },
 };
 use core::{
@@ -47,7 +50,7 @@ pub(super) const CALLED: u32 = 1;
 #[repr(C, align(64))]
 pub(super) struct Slice<W: Work> {
     pub(super) csd: Csd,
-    pub(super) header: *const Header,
+    pub(super) header: *const Header<W>,
     pub(super) ops: *mut W::Op,
     pub(super) cpu: u32,
     pub(super) len: u32,
@@ -127,9 +130,20 @@ impl<W: Work> Slice<W> {
 ///
 /// `info` is a [`Slice`] whose state is [`CALLED`] and that a share was taken for.
 pub(super) unsafe extern "C" fn run_slice<W: Work>(info: *mut c_void) {
+    let entered = regs::rdtsc();
     // SAFETY: The share keeps the slice valid until it is dropped below; the reference is not used
     // after that.
-    let header = unsafe { &*info.cast::<Slice<W>>() }.run_round();
+    let slice = unsafe { &*info.cast::<Slice<W>>() };
+    let (header, cpu) = (slice.header, slice.cpu);
+    // SAFETY: As above.
+    let reaper = Arc::as_ptr(unsafe { &(*header).reaper });
+    // Asked before the round is through: then the caller may queue the csd again.
+    let (place, next) = (slice.csd.place(), slice.csd.next());
+    // SAFETY: The module holds the reaper until `Reaper::drain()` has waited for this handler to return.
+    let before = unsafe { (*reaper).stretch(cpu, place) };
+    let (worked, stretch) = slice.run_round(before);
+    // SAFETY: As above.
+    unsafe { (*reaper).hand_on(cpu, next, stretch) };
     // SAFETY: As above, up to `finish()`.
     match unsafe { &*header }.in_flight.finish() {
         Finish::NotLast => {}
@@ -138,26 +152,23 @@ pub(super) unsafe extern "C" fn run_slice<W: Work>(info: *mut c_void) {
         Finish::HandOver => {
             // SAFETY: The caller has walked away, and nobody else uses the header until its work
             // item runs.
-            let (reaper, work) = unsafe {
-                (
-                    Arc::as_ptr(&(*header).reaper),
-                    Pin::new_unchecked(&(*header).reap_work).as_raw(),
-                )
-            };
-            // SAFETY: The module holds the reaper until `Reaper::drain()` has waited for this
-            // handler to return. `work` runs `reap()` on its own header, which nobody uses now.
+            let work = unsafe { Pin::new_unchecked(&(*header).reap_work) }.as_raw();
+            // SAFETY: The reaper is valid, as above. `work` runs `reap()` on its own header, which nobody uses now.
             unsafe { (*reaper).queue(work) };
         }
     }
+    let overhead = regs::rdtsc().wrapping_sub(entered).wrapping_sub(worked);
+    // SAFETY: As for the queue. Waking the caller is most of it, so that it cannot be known before.
+    unsafe { (*reaper).learn_overhead(cpu, overhead) };
 }
 
 impl<W: Work> Slice<W> {
-    /// Performs as many operations as one round allows, and returns the header. Runs on the slice's
-    /// CPU with interrupts off.
-    pub(super) fn run_round(&self) -> *const Header {
-        let header = self.header;
+    /// Performs as many operations as one round allows, after what was done `before` without a break.
+    /// Returns how long that took in TSC cycles, and what comes to be before the next one. Runs on the
+    /// slice's CPU with interrupts off.
+    pub(super) fn run_round(&self, before: Option<Stretch>) -> (u64, Stretch) {
         // SAFETY: By the type invariant; a share, or the caller itself, keeps it valid.
-        let bound = unsafe { (*header).bound };
+        let (bound, shared) = unsafe { ((*self.header).bound, &(*self.header).shared) };
         let done = self.done.get();
         let count = self.len.wrapping_sub(done).min(MAX_OPS);
         // SAFETY: By the type invariant, these operations exist and are the handler's alone.
@@ -165,12 +176,14 @@ impl<W: Work> Slice<W> {
             unsafe { core::slice::from_raw_parts_mut(self.ops.add(done as usize), count as usize) };
 
         let start = regs::rdtsc_ordered();
+        let stretch = before.unwrap_or(Stretch::new(start));
         let mut performed = 0u32;
         for op in ops {
-            if performed > 0 && !W::is_joined(op) && !bound.open(start, regs::rdtsc()) {
+            let open = || stretch.open(bound, performed, regs::rdtsc());
+            if performed > 0 && !W::is_joined(op) && !open() {
                 break;
             }
-            W::perform(op);
+            W::perform(shared, op);
             performed = performed.wrapping_add(1);
         }
         if done == 0 {
@@ -178,10 +191,12 @@ impl<W: Work> Slice<W> {
         }
         let end = regs::rdtsc_ordered();
         self.end.set(end);
-        let busy = self.busy.get().wrapping_add(end.wrapping_sub(start));
-        self.busy.set(busy);
+        let worked = end.wrapping_sub(start);
+        self.busy.set(self.busy.get().wrapping_add(worked));
+        #[cfg(CONFIG_RUST_DEBUG_ASSERTIONS)]
+        super::longest::note(performed, worked);
         self.done.set(done.wrapping_add(performed));
         self.state.store(READY, Release);
-        header
+        (worked, stretch.after(performed))
     }
 }

@@ -55,6 +55,13 @@ const AMD_RAPL: Feature = Feature {
     bit: 14,
 };
 
+/// `KVM_FEATURE_STEAL_TIME`.
+const STEAL_TIME: Feature = Feature {
+    leaf: 0x4000_0001,
+    word: Word::Eax,
+    bit: 5,
+};
+
 const fn bits(shift: u8, width: u8) -> Decode {
     Decode::Bits {
         shift,
@@ -105,6 +112,14 @@ const RATE: Source = Source {
     reg: APERF,
     feature: Some(APERFMPERF),
     manual: "SDM 3B 16.2, APM 2 17.3 (IA32_APERF, IA32_MPERF)",
+    ..ANY
+};
+
+/// A source of what KVM tells of a virtual CPU, `MSR_KVM_STEAL_TIME`.
+const KVM: Source = Source {
+    reg: 0x4b56_4d03,
+    feature: Some(STEAL_TIME),
+    manual: "Linux, virt/kvm/x86/msr.rst (MSR_KVM_STEAL_TIME)",
     ..ANY
 };
 
@@ -385,5 +400,26 @@ pub static ENTRIES: &[Entry] = &[
             ..INTEL
         }],
         ..COUNTER
+    },
+    Entry {
+        name: c"vcpu_preempted",
+        help: "1 if the host keeps the virtual CPU from running, else 0; 0 does not promise that it runs",
+        class: Class::Live,
+        sources: &[Source {
+            decode: Decode::VcpuPreempted,
+            ..KVM
+        }],
+        ..COUNTER
+    },
+    Entry {
+        name: c"steal_us",
+        unit: "us",
+        help: "time that the virtual CPU wanted to run and the host did not let it, since boot",
+        class: Class::Live,
+        sources: &[Source {
+            decode: Decode::StealTime,
+            ..KVM
+        }],
+        ..DERIVED
     },
 ];

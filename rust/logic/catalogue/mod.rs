@@ -62,7 +62,7 @@ pub enum Word {
     Edx,
 }
 
-/// A feature bit of CPUID.
+/// A feature bit of CPUID. KVM's leaves, from 0x4000_0000 on, are meant wherever they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feature {
     /// Leaf; the subleaf is 0.
@@ -77,11 +77,19 @@ impl Feature {
     /// Whether the bit is set, where `cpuid` answers for the CPU. Leaves beyond the highest one of
     /// their range do not count: Intel CPUs answer those with another leaf's data.
     pub fn is_set(self, cpuid: &mut dyn FnMut(u32) -> [u32; 4]) -> bool {
-        let [highest, ..] = cpuid(self.leaf & 0x8000_0000);
-        if highest < self.leaf || highest & 0x8000_0000 != self.leaf & 0x8000_0000 {
-            return false;
-        }
-        let [eax, ebx, ecx, edx] = cpuid(self.leaf);
+        let leaf = if self.leaf & 0xc000_0000 == HYPERVISOR {
+            let Some(base) = kvm_leaves(cpuid) else {
+                return false;
+            };
+            base | self.leaf & 0xff
+        } else {
+            let [highest, ..] = cpuid(self.leaf & 0x8000_0000);
+            if highest < self.leaf || highest & 0x8000_0000 != self.leaf & 0x8000_0000 {
+                return false;
+            }
+            self.leaf
+        };
+        let [eax, ebx, ecx, edx] = cpuid(leaf);
         let word = match self.word {
             Word::Eax => eax,
             Word::Ebx => ebx,
@@ -90,6 +98,29 @@ impl Feature {
         };
         word >> self.bit & 1 != 0
     }
+}
+
+/// The first of the leaves that hypervisors answer.
+const HYPERVISOR: u32 = 0x4000_0000;
+
+/// The first of KVM's leaves, which follow those of another hypervisor that KVM imitates.
+/// `Documentation/virt/kvm/x86/cpuid.rst`.
+fn kvm_leaves(cpuid: &mut dyn FnMut(u32) -> [u32; 4]) -> Option<u32> {
+    let [.., ecx, _] = cpuid(1);
+    if ecx >> 31 == 0 {
+        return None;
+    }
+    for base in (HYPERVISOR..HYPERVISOR + 0x1_0000).step_by(0x100) {
+        let [highest, ebx, ecx, edx] = cpuid(base);
+        // "KVMKVMKVM"
+        if [ebx, ecx, edx] == [0x4b4d_564b, 0x564b_4d56, 0x4d] {
+            return Some(base);
+        }
+        if !(base..base + 0x100).contains(&highest) {
+            break;
+        }
+    }
+    None
 }
 
 /// What shares a value.
@@ -131,6 +162,8 @@ pub enum Class {
     Window,
     /// Accumulated from one snapshot to the next.
     Accumulated,
+    /// Known at once, without asking the CPU.
+    Live,
 }
 
 /// How a value comes from its register.
@@ -162,6 +195,11 @@ pub enum Decode {
     FrequencyError,
     /// Permille of the time that the CPU ran, between those samples.
     Residency,
+    /// 1 if the record that bit 0 of the register has enabled says that the host has taken the
+    /// virtual CPU off its processor, else 0.
+    VcpuPreempted,
+    /// Microseconds that the kernel has accounted from that record.
+    StealTime,
 }
 
 /// Where a value is on the CPUs of a vendor.
@@ -312,9 +350,13 @@ impl Decode {
                 // AMD PPR for family 17h, Core::X86::Msr::PStateDef: CoreCOF = fid / did * 200 MHz.
                 (fid * 2).checked_div(did).map(Number::Unsigned)
             }
-            Self::Tsc | Self::Energy | Self::Frequency | Self::FrequencyError | Self::Residency => {
-                None
-            }
+            Self::Tsc
+            | Self::Energy
+            | Self::Frequency
+            | Self::FrequencyError
+            | Self::Residency
+            | Self::VcpuPreempted
+            | Self::StealTime => None,
         }
     }
 }

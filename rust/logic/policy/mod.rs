@@ -16,7 +16,10 @@ pub use set::{
     MsrSet,
     Shape, //
 };
-pub use throttle::Throttle;
+pub use throttle::{
+    learn_overhead,
+    Throttle, //
+};
 
 /// The numbers from `lo` to `hi`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -166,6 +166,12 @@ pub static NEVER: &[Rule] = &[
         "SDM 3B 20 (IA32_LBR_n_INFO, _FROM_IP, _TO_IP and control)",
     ),
     rule(
+        0x17d0,
+        0x17d0,
+        PHYSICAL,
+        "SDM 4 table 2-2 (IA32_HW_FEEDBACK_PTR)",
+    ),
+    rule(
         0x4000_0000,
         0x4000_01ff,
         GUEST_PHYSICAL,
@@ -296,6 +302,12 @@ pub static GUARDED: &[Rule] = &[
         0x619,
         ENERGY,
         "SDM 3B 16.10.5 (MSR_DRAM_ENERGY_STATUS)",
+    ),
+    rule(
+        0x621,
+        0x621,
+        SIDE_CHANNEL,
+        "SDM 4 (MSR_UNCORE_PERF_STATUS); root's alone in drivers/platform/x86/intel/uncore-frequency",
     ),
     rule(
         0x639,
@@ -465,9 +477,9 @@ pub static FREE: &[Rule] = &[
     ),
     rule(
         0x620,
-        0x621,
+        0x620,
         CONFIGURATION,
-        "SDM 4 (MSR_UNCORE_RATIO_LIMIT and status)",
+        "SDM 4 (MSR_UNCORE_RATIO_LIMIT)",
     ),
     rule(
         0x638,

@@ -124,6 +124,7 @@ impl<'a> MsrSet<'a> {
     }
 
     /// Whether an MSR is in the set.
+    #[inline]
     pub fn contains(self, reg: u32) -> bool {
         let page = reg >> PAGE_BITS;
         let at = slot(page, self.shape.multiplier, self.shape.table_bits);

@@ -3,7 +3,7 @@
 //! Grouping by CPU, and the bound of a round.
 
 use cpupeek_logic::plan::{Planner, Slice};
-use cpupeek_logic::round::{Bound, MAX_US};
+use cpupeek_logic::round::{Bound, Stretch, MAX_SHARED_OPS, MAX_US};
 
 fn plan(cpus: &[u32], nr_cpus: usize) -> (Vec<Slice>, Vec<Option<u32>>) {
     let mut index = vec![0; nr_cpus];
@@ -86,4 +86,36 @@ fn a_round_is_open_for_its_time_and_no_longer() {
     assert!(bound.open(u64::MAX, cycles - 2));
     assert!(!bound.open(u64::MAX, cycles - 1));
     assert!(Bound::new(0).open(0, u64::MAX - 1));
+}
+
+#[test]
+fn rounds_without_a_break_share_one_bound() {
+    let bound = Bound::new(2_000_000);
+    let cycles = 2_000 * u64::from(MAX_US);
+    let first = Stretch::new(1000);
+    assert!(first.open(bound, MAX_SHARED_OPS - 1, 1000));
+    assert!(!first.open(bound, MAX_SHARED_OPS, 1000));
+    assert!(!first.open(bound, 1, 1000 + cycles));
+
+    let second = first.after(MAX_SHARED_OPS - 4);
+    assert_eq!(second.start, 1000);
+    assert!(second.open(bound, 3, 1000 + cycles - 1));
+    assert!(!second.open(bound, 4, 1000 + cycles - 1));
+    assert!(
+        !second.open(bound, 1, 1000 + cycles),
+        "time counts from the first round"
+    );
+    let full = second.after(u32::MAX);
+    assert!(!full.open(bound, 1, 1000));
+}
+
+#[test]
+fn timers_of_one_interrupt_share_its_time() {
+    let bound = Bound::new(1_000_000);
+    let lull = 5_000;
+    assert_eq!(bound.since(100, 2_000, 2_000 + lull - 1), 100);
+    assert_eq!(bound.since(100, 2_000, 2_000 + lull), 2_000 + lull);
+    assert_eq!(bound.since(u64::MAX - 5, u64::MAX, 3), u64::MAX - 5);
+    // Of an unknown frequency nothing can be said.
+    assert_eq!(Bound::new(0).since(100, 2_000, 2_000), 2_000);
 }

@@ -4,7 +4,9 @@
 
 use cpupeek_logic::catalogue::{Access, ENTRIES};
 use cpupeek_logic::policy::registers::{class_of, most_guarded, Class, Rule, FREE, GUARDED, NEVER};
-use cpupeek_logic::policy::{intersect, normalize, MsrSet, Range, Ranges, Shape, Throttle};
+use cpupeek_logic::policy::{
+    intersect, learn_overhead, normalize, MsrSet, Range, Ranges, Shape, Throttle,
+};
 
 struct Random(u64);
 
@@ -264,4 +266,20 @@ fn a_share_is_kept_in_the_long_run_and_a_burst_is_free() {
         burst_ns: 0,
     };
     assert_eq!(none.wait_ns(u64::MAX, 0), 0);
+}
+
+#[test]
+fn what_interrupts_cost_is_learnt_and_an_exception_is_not_believed() {
+    let mut usual = 0;
+    for _ in 0..100 {
+        usual = learn_overhead(usual, 20_000);
+    }
+    assert!((19_900..=20_000).contains(&usual), "{usual}");
+    let after = learn_overhead(usual, 1_000_000_000);
+    assert!(after < usual * 3 / 2, "{after}");
+    for _ in 0..100 {
+        usual = learn_overhead(usual, 0);
+    }
+    assert!(usual < 10, "{usual}");
+    assert!(learn_overhead(u32::MAX, u64::MAX) > u32::MAX / 8 * 7);
 }

@@ -61,13 +61,49 @@ fn raw_counters_and_energy_are_for_root() {
                         valid: None,
                     }
         });
-        let secret = !derived || name == "smi";
+        let secret = !derived || ["smi", "vcpu_preempted"].contains(&name);
         assert_eq!(
             entry.access.mode(),
             if secret { 0o400 } else { 0o444 },
             "{name}"
         );
     }
+}
+
+/// Hypervisors' names are in EBX, ECX and EDX, and not in the vendors' order.
+fn hypervisor_leaf(highest: u32, name: &[u8; 12]) -> [u32; 4] {
+    let [b, d, c] = words(name);
+    [highest, b, c, d]
+}
+
+#[test]
+fn kvm_features_are_found_where_kvm_is() {
+    let steal = Feature {
+        leaf: 0x4000_0001,
+        word: Word::Eax,
+        bit: 5,
+    };
+    let kvm = b"KVMKVMKVM\0\0\0";
+    let guest = (1, [0, 0, 1 << 31, 0]);
+    let is_set = |leaves: &[(u32, [u32; 4])]| steal.is_set(&mut cpuid(leaves));
+    let at = |base, features| {
+        let leaf = hypervisor_leaf(base + 1, kvm);
+        [guest, (base, leaf), (base + 1, [features, 0, 0, 0])]
+    };
+    assert!(is_set(&at(0x4000_0000, 1 << 5)));
+    assert!(!is_set(&at(0x4000_0000, !(1 << 5))));
+    // Old hosts do not say how many leaves there are.
+    let old = (0x4000_0000, hypervisor_leaf(0, kvm));
+    assert!(is_set(&[guest, old, (0x4000_0001, [1 << 5, 0, 0, 0])]));
+    // As Hyper-V to its guest.
+    let imitated = (0x4000_0000, hypervisor_leaf(0x4000_000a, b"Microsoft Hv"));
+    let [_, kvm, features] = at(0x4000_0100, 1 << 5);
+    assert!(is_set(&[guest, imitated, kvm, features]));
+    // Another hypervisor, none, and a machine that answers anything.
+    let other = (0x4000_0000, hypervisor_leaf(0x4000_0001, b"TCGTCGTCGTCG"));
+    assert!(!is_set(&[guest, other, (0x4000_0001, [u32::MAX; 4])]));
+    assert!(!is_set(&[(1, [0; 4]), kvm, features]));
+    assert!(!is_set(&[guest]));
 }
 
 #[test]
@@ -399,6 +435,35 @@ fn energy_is_exact_over_wraps() {
         assert_eq!(energy.take(unit), Some(unit.microjoules(true_count)));
     }
     assert!(true_count >> 32 >= 4, "several wraps");
+}
+
+#[test]
+fn a_reading_that_comes_late_counts_nothing() {
+    let unit = Unit::from_exponent(14);
+    let mut energy = Accumulator::default();
+    // Two CPUs of a package, read at the same time, tell of it one after the other.
+    for (counter, now) in [
+        (1000, 0),
+        (990, 0),
+        (17_384, 1000),
+        (17_300, 1000),
+        (17_384, 1001),
+        (33_768, 2000),
+    ] {
+        energy.update(counter, now, unit);
+    }
+    assert_eq!(energy.take(unit), Some(2_000_000));
+    // Over a wrap too.
+    let mut energy = Accumulator::default();
+    for (counter, now) in [
+        (u32::MAX, 0),
+        (16_383, 1000),
+        (u32::MAX - 5, 1000),
+        (32_767, 2000),
+    ] {
+        energy.update(counter, now, unit);
+    }
+    assert_eq!(energy.take(unit), Some(2_000_000));
 }
 
 #[test]
