@@ -6,6 +6,7 @@ use crate::error::{DeviceError, Error, OpError};
 use crate::ioctl;
 use crate::op::{Cpu, CpuidRegs, Op, Reading, Value};
 use crate::plan::Plan;
+use crate::sampler::{Sampler, SamplerOptions};
 use crate::uapi;
 use std::fs::{self, File};
 use std::io;
@@ -57,6 +58,16 @@ impl Info {
     /// Whether the module has an allowlist, and descriptors can be narrowed.
     pub const fn has_policy(&self) -> bool {
         self.features & uapi::CPUPEEK_FEATURE_POLICY as u64 != 0
+    }
+
+    /// Whether the module has samplers.
+    pub const fn has_sampler(&self) -> bool {
+        self.features & uapi::CPUPEEK_FEATURE_SAMPLER as u64 != 0
+    }
+
+    /// Whether threads can have [their CPU's number](crate::CpuWord) in memory.
+    pub const fn has_cpu_word(&self) -> bool {
+        self.features & uapi::CPUPEEK_FEATURE_CPU_WORD as u64 != 0
     }
 
     /// Nothing if the module does not even know the first version's fields or
@@ -250,6 +261,16 @@ impl Device {
         let fd = ioctl::prepare(&self.file, ops)
             .map_err(|errno| DeviceError::from_command("PREPARE", errno))?;
         Ok(Plan::new(fd, ops))
+    }
+
+    /// Has every CPU read its own of `ops` again and again, to be looked at
+    /// without a system call.
+    ///
+    /// At most [`Info::max_round_ops`] operations of each CPU, and no
+    /// [`Cpu::Current`]. Only a module that [has samplers](Info::has_sampler)
+    /// can do this.
+    pub fn sample(&self, ops: &[Op], options: &SamplerOptions) -> Result<Sampler, DeviceError> {
+        Sampler::new(self.file.as_fd(), ops, false, options)
     }
 
     pub(crate) fn file(&self) -> &File {

@@ -24,6 +24,10 @@ pub enum OpError {
     Hardware,
     /// The CPU did not answer in time (ETIME).
     Timeout,
+    /// There has been no sample yet (ENODATA).
+    NoSample,
+    /// The sampler was stopped (ECANCELED).
+    Stopped,
     /// The operation was not performed.
     NotRead,
     /// An errno that this version of the library does not know.
@@ -40,6 +44,8 @@ impl OpError {
             OpError::Absent,
             OpError::Hardware,
             OpError::Timeout,
+            OpError::NoSample,
+            OpError::Stopped,
         ]
         .into_iter()
         .find(|known| known.errno() == errno)
@@ -55,6 +61,8 @@ impl OpError {
             OpError::Absent => Errno::NXIO,
             OpError::Hardware => Errno::IO,
             OpError::Timeout => Errno::TIME,
+            OpError::NoSample => Errno::NODATA,
+            OpError::Stopped => Errno::CANCELED,
             OpError::NotRead => return 0,
             OpError::Other(errno) => return errno,
         };
@@ -70,6 +78,8 @@ impl OpError {
             OpError::Absent => Some("ENXIO"),
             OpError::Hardware => Some("EIO"),
             OpError::Timeout => Some("ETIME"),
+            OpError::NoSample => Some("ENODATA"),
+            OpError::Stopped => Some("ECANCELED"),
             OpError::NotRead | OpError::Other(_) => None,
         }
     }
@@ -81,9 +91,9 @@ impl OpError {
         match self {
             OpError::Malformed => "malformed",
             OpError::RegisterRefused | OpError::CpuRefused => "policy",
-            OpError::Absent => "absence",
+            OpError::Absent | OpError::Stopped => "absence",
             OpError::Hardware => "hardware",
-            OpError::Timeout => "time",
+            OpError::Timeout | OpError::NoSample => "time",
             OpError::NotRead | OpError::Other(_) => "unknown",
         }
     }
@@ -97,6 +107,8 @@ impl OpError {
             OpError::Absent => "CPU absent or offline",
             OpError::Hardware => "refused by the CPU",
             OpError::Timeout => "no answer in time",
+            OpError::NoSample => "no sample yet",
+            OpError::Stopped => "sampler stopped",
             OpError::NotRead => "not read",
             OpError::Other(_) => "unknown error",
         }
@@ -208,10 +220,34 @@ impl fmt::Display for DeviceError {
                 path.display()
             ),
             DeviceError::Open { path, source } => {
-                write!(f, "cannot open {}: {source}", path.display())
+                let remedy = match Errno::from_io_error(source) {
+                    Some(Errno::MFILE | Errno::NFILE) => "close other files, or allow more of them (ulimit -n)",
+                    Some(Errno::BUSY | Errno::AGAIN | Errno::INTR) => "try again",
+                    Some(Errno::NOMEM) => "free some memory",
+                    _ => "see whether the path is right, usually /dev/cpupeek",
+                };
+                write!(f, "cannot open {}: {source}: {remedy}", path.display())
             }
             DeviceError::Command { command, source } => {
-                write!(f, "the module refused the command {command}: {source}")
+                let remedy = match Errno::from_io_error(source) {
+                    Some(Errno::NOMEM) => "free some memory, or read less at a time",
+                    Some(Errno::PERM | Errno::ACCESS) => {
+                        "run this as root, with a descriptor that was not narrowed"
+                    }
+                    Some(Errno::TOOBIG) => "read less at a time",
+                    Some(Errno::INTR) => "run it again, and let it end",
+                    Some(Errno::MFILE | Errno::NFILE) => {
+                        "close other files, or allow more of them (ulimit -n)"
+                    }
+                    Some(Errno::NOTTY | Errno::INVAL | Errno::FAULT) => {
+                        "install the module and this program from the same version"
+                    }
+                    _ => "see what dmesg says",
+                };
+                write!(
+                    f,
+                    "the module refused the command {command}: {source}: {remedy}"
+                )
             }
         }
     }
@@ -269,13 +305,15 @@ impl error::Error for Error {
 mod tests {
     use super::*;
 
-    const KNOWN: [(i32, &str, &str, OpError); 6] = [
+    const KNOWN: [(i32, &str, &str, OpError); 8] = [
         (22, "EINVAL", "malformed", OpError::Malformed),
         (13, "EACCES", "policy", OpError::RegisterRefused),
         (1, "EPERM", "policy", OpError::CpuRefused),
         (6, "ENXIO", "absence", OpError::Absent),
         (5, "EIO", "hardware", OpError::Hardware),
         (62, "ETIME", "time", OpError::Timeout),
+        (61, "ENODATA", "time", OpError::NoSample),
+        (125, "ECANCELED", "absence", OpError::Stopped),
     ];
 
     #[test]
@@ -309,6 +347,32 @@ mod tests {
         assert!(open(Errno::ACCESS).contains("udev rule"));
         assert!(open(Errno::PERM).contains("udev rule"));
         assert!(open(Errno::MFILE).starts_with("cannot open /dev/x: Too many open files"));
+        assert!(open(Errno::MFILE).ends_with("(ulimit -n)"));
+        assert!(open(Errno::LOOP).contains("usually /dev/cpupeek"));
+    }
+
+    #[test]
+    fn every_message_has_a_remedy() {
+        for errno in 1..=133 {
+            let errno = Errno::from_raw_os_error(errno);
+            let path = "/dev/x".into();
+            for message in [
+                DeviceError::from_open("/dev/x".into(), errno.into()).to_string(),
+                DeviceError::from_info(path, errno).to_string(),
+                DeviceError::from_command("READ", errno).to_string(),
+            ] {
+                let remedy = message.rsplit(": ").next().unwrap_or_default();
+                let verbs = [
+                    "load ", "run ", "name ", "install ", "close ", "try ", "free ", "see ",
+                    "read ",
+                ];
+                assert!(
+                    verbs.iter().any(|verb| remedy.starts_with(verb)),
+                    "{message}"
+                );
+                assert!(!message.contains('\n'), "{message}");
+            }
+        }
     }
 
     #[test]

@@ -5,9 +5,10 @@
 use crate::op::Op;
 use crate::uapi;
 use rustix::io;
-use rustix::ioctl::{ioctl, Opcode, Updater};
+use rustix::ioctl::{ioctl, NoArg, Opcode, Updater};
 use std::fs::File;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::AtomicU32;
 
 const INFO: Opcode = uapi::CPUPEEK_CONST_IOC_INFO as Opcode;
 const READ: Opcode = uapi::CPUPEEK_CONST_IOC_READ as Opcode;
@@ -17,6 +18,11 @@ const SET_ALLOW: Opcode = uapi::CPUPEEK_CONST_IOC_SET_ALLOW as Opcode;
 const GET_ALLOW: Opcode = uapi::CPUPEEK_CONST_IOC_GET_ALLOW as Opcode;
 const NARROW: Opcode = uapi::CPUPEEK_CONST_IOC_NARROW as Opcode;
 const REFUSALS: Opcode = uapi::CPUPEEK_CONST_IOC_REFUSALS as Opcode;
+const SAMPLER: Opcode = uapi::CPUPEEK_CONST_IOC_SAMPLER as Opcode;
+const WATCH: Opcode = uapi::CPUPEEK_CONST_IOC_WATCH as Opcode;
+const STOP: Opcode = uapi::CPUPEEK_CONST_IOC_STOP as Opcode;
+const SET_CPU_WORD: Opcode = uapi::CPUPEEK_CONST_IOC_SET_CPU_WORD as Opcode;
+const CLEAR_CPU_WORD: Opcode = uapi::CPUPEEK_CONST_IOC_CLEAR_CPU_WORD as Opcode;
 const RUN: Opcode = uapi::CPUPEEK_CONST_IOC_RUN as Opcode;
 
 pub(crate) fn info(device: &File) -> io::Result<uapi::cpupeek_info> {
@@ -160,4 +166,86 @@ pub(crate) fn refusals(
     // as it lasts, and any bits are a value of them.
     unsafe { ioctl(device, Updater::<REFUSALS, _>::new(&mut header)) }?;
     Ok(header)
+}
+
+/// Makes a sampler of `ops`, or of a plan's operations if `on` is a plan and there are none. `header`
+/// says how; returns it with what the module has filled in, and the descriptor.
+pub(crate) fn sampler(
+    on: BorrowedFd<'_>,
+    mut header: uapi::cpupeek_sampler,
+    ops: &[Op],
+) -> io::Result<(OwnedFd, uapi::cpupeek_sampler)> {
+    header.size = size_of::<uapi::cpupeek_sampler>() as u32;
+    header.fd = -1;
+    if !ops.is_empty() {
+        header.nr_ops = u32::try_from(ops.len()).map_err(|_| io::Errno::TOOBIG)?;
+        header.op_size = size_of::<Op>() as u32;
+        header.ops = ops.as_ptr().expose_provenance() as u64;
+    }
+    // SAFETY: The command is for this type, of whose bytes it overwrites some;
+    // any bits are a value of it. Through `header.ops` it only reads.
+    unsafe { ioctl(on, Updater::<SAMPLER, _>::new(&mut header)) }?;
+    if header.fd < 0 {
+        return Err(io::Errno::BADF);
+    }
+    // SAFETY: The module opened this descriptor for us and nobody else.
+    let fd = unsafe { OwnedFd::from_raw_fd(header.fd) };
+    Ok((fd, header))
+}
+
+/// Says which samples matter.
+pub(crate) fn watch(sampler: &OwnedFd, conditions: &[uapi::cpupeek_condition]) -> io::Result<()> {
+    let address = conditions.as_ptr().expose_provenance() as u64;
+    let mut header = uapi::cpupeek_watch {
+        size: size_of::<uapi::cpupeek_watch>() as u32,
+        nr_conditions: u32::try_from(conditions.len()).map_err(|_| io::Errno::TOOBIG)?,
+        conditions: if conditions.is_empty() { 0 } else { address },
+        ..Default::default()
+    };
+    // SAFETY: The command is for this type, and only reads, also through the
+    // address in it.
+    unsafe { ioctl(sampler, Updater::<WATCH, _>::new(&mut header)) }
+}
+
+/// Ends a sampler.
+pub(crate) fn stop(sampler: &OwnedFd) -> io::Result<()> {
+    // SAFETY: The command has no argument.
+    unsafe { ioctl(sampler, NoArg::<STOP>::new()) }
+}
+
+/// Waits for samples that matter, and returns their number.
+pub(crate) fn read_count(sampler: &OwnedFd) -> io::Result<u64> {
+    let mut count = [0; 8];
+    loop {
+        match rustix::io::read(sampler, &mut count) {
+            Ok(8) => return Ok(u64::from_ne_bytes(count)),
+            Ok(_) => return Ok(0),
+            Err(io::Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Has the kernel keep the number of the calling thread's CPU in `word`.
+///
+/// # Safety
+///
+/// `word` stays where it is, and is not used otherwise, until [`clear_cpu_word`]
+/// has succeeded in the same thread, or the thread or the descriptor is gone.
+pub(crate) unsafe fn set_cpu_word(device: &File, word: *const AtomicU32) -> io::Result<()> {
+    let mut header = uapi::cpupeek_cpu_word {
+        size: size_of::<uapi::cpupeek_cpu_word>() as u32,
+        address: word.expose_provenance() as u64,
+        ..Default::default()
+    };
+    // SAFETY: The command is for this type, and only reads it; the caller
+    // promises that the memory at the address in it is there.
+    unsafe { ioctl(device, Updater::<SET_CPU_WORD, _>::new(&mut header)) }
+}
+
+/// Ends that. `NOENT` if the calling thread has no word on this descriptor.
+pub(crate) fn clear_cpu_word(device: &File) -> io::Result<()> {
+    // SAFETY: The command takes no argument; what it writes to, the thread has
+    // named for that.
+    unsafe { ioctl(device, NoArg::<CLEAR_CPU_WORD>::new()) }
 }

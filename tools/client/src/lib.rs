@@ -32,6 +32,28 @@
 //! }
 //! # Ok::<(), cpupeek_client::Error>(())
 //! ```
+//!
+//! What is looked at often is better sampled: each CPU reads its own registers,
+//! and to look at them is no system call.
+//!
+//! ```no_run
+//! use cpupeek_client::{Device, Op, Precision, SamplerOptions};
+//! use std::time::Duration;
+//!
+//! let sampler = Device::open()?.sample(
+//!     &[Op::msr(0, 0xe7), Op::msr(0, 0xe8)],
+//!     &SamplerOptions {
+//!         interval: Duration::from_millis(10),
+//!         precision: Precision::Exact,
+//!         ring_samples: 0,
+//!     },
+//! )?;
+//! let slot = sampler.slot(0).expect("CPU 0 is sampled");
+//! let mut sample = slot.sample();
+//! slot.read(&mut sample);
+//! println!("sample {}: {:?}", sample.number(), sample.results().next());
+//! # Ok::<(), cpupeek_client::Error>(())
+//! ```
 
 #![deny(missing_docs)]
 #![cfg_attr(
@@ -46,12 +68,18 @@
 )]
 
 mod affinity;
+mod cpu_word;
 mod device;
 mod error;
 mod ioctl;
+mod mapping;
 mod op;
 mod plan;
 mod policy;
+mod sample;
+mod sampler;
+// A link to the file of rust/logic that is checked for every interleaving; what is published has it whole.
+mod slot_reader;
 
 /// The ABI as it is, generated from `include/uapi/linux/cpupeek.h`.
 #[allow(
@@ -64,6 +92,7 @@ mod policy;
 pub mod uapi;
 
 pub use affinity::{allowed_cpus, WidenedAffinity};
+pub use cpu_word::CpuWord;
 pub use device::{BatchOptions, Device, Info, Wait, DEFAULT_PATH};
 pub use error::{DeviceError, Error, OpError};
 pub use op::{Cpu, CpuidRegs, Op, Reading, Register, Value};
@@ -71,3 +100,5 @@ pub use plan::Plan;
 pub use policy::{
     AllowError, AllowList, AllowedRange, Narrowing, Refusal, Refusals, MAX_ALLOWED_RANGES,
 };
+pub use sample::Sample;
+pub use sampler::{Condition, Past, Precision, Sampler, SamplerOptions, Slot, When};

@@ -13,7 +13,8 @@ const NOT_READ: i32 = i32::MIN;
 /// The CPU that an operation asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cpu {
-    /// The CPU of this number.
+    /// The CPU of this number. No machine has a CPU `u32::MAX`: it is
+    /// [`OpError::Absent`], as others that are not there.
     Number(u32),
     /// The CPU that the caller happens to be on; [`Reading::cpu`] says which it
     /// was.
@@ -23,8 +24,17 @@ pub enum Cpu {
 impl Cpu {
     const fn to_raw(self) -> u32 {
         match self {
-            Cpu::Number(number) => number,
+            Cpu::Number(number) => Self::number(number),
             Cpu::Current => uapi::CPUPEEK_CONST_CPU_SELF,
+        }
+    }
+
+    /// The number as the ABI has it, where the highest stands for the caller's CPU, or for any: that is
+    /// made another one that no machine has, so that the module says so.
+    pub(crate) const fn number(number: u32) -> u32 {
+        match number {
+            u32::MAX => u32::MAX - 1,
+            number => number,
         }
     }
 
@@ -37,10 +47,10 @@ impl Cpu {
 }
 
 impl From<u32> for Cpu {
-    /// The CPU of this number; `u32::MAX` stands for [`Cpu::Current`], as it
-    /// does in the ABI.
+    /// The CPU of this number, whatever it is: none of them stands for
+    /// [`Cpu::Current`].
     fn from(number: u32) -> Self {
-        Cpu::from_raw(number)
+        Cpu::Number(number)
     }
 }
 
@@ -250,6 +260,18 @@ mod tests {
         let raw = *Op::cpuid(Cpu::Current, 4, 2).disturb().as_raw();
         assert_eq!((raw.cpu, raw.kind, raw.flags), (u32::MAX, 2, 1));
         assert_eq!((raw.reg, raw.subleaf, raw.reserved), (4, 2, 0));
+    }
+
+    #[test]
+    fn no_number_is_the_callers_cpu() {
+        for op in [
+            Op::msr(u32::MAX, 0x10),
+            Op::cpuid(Cpu::Number(u32::MAX), 0, 0),
+        ] {
+            assert_eq!(op.as_raw().cpu, u32::MAX - 1);
+            assert_ne!(op.cpu(), Cpu::Current);
+        }
+        assert_eq!(Op::msr(Cpu::Current, 0x10).cpu(), Cpu::Current);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::device::BatchOptions;
 use crate::error::{DeviceError, OpError};
 use crate::ioctl;
 use crate::op::{Op, Reading};
+use crate::sampler::{Sampler, SamplerOptions};
 use crate::uapi;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -41,6 +42,11 @@ impl Plan {
             op.take_answer(result);
         }
         Ok(())
+    }
+
+    /// Samples the plan's operations, see [`Device::sample`](crate::Device::sample).
+    pub fn sample(&self, options: &SamplerOptions) -> Result<Sampler, DeviceError> {
+        Sampler::new(self.fd.as_fd(), &self.ops, true, options)
     }
 
     /// The operations in the order in which they were given, with the answers

@@ -168,7 +168,7 @@ impl Narrowing {
     }
 }
 
-/// How often an MSR was refused since the module was loaded.
+/// How often an MSR was refused since the list was last replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The register.

@@ -11,6 +11,8 @@ pub const CPUPEEK_FEATURE_READ: u32 = 1;
 pub const CPUPEEK_FEATURE_BATCH: u32 = 2;
 pub const CPUPEEK_FEATURE_PLAN: u32 = 4;
 pub const CPUPEEK_FEATURE_POLICY: u32 = 8;
+pub const CPUPEEK_FEATURE_SAMPLER: u32 = 16;
+pub const CPUPEEK_FEATURE_CPU_WORD: u32 = 32;
 pub const CPUPEEK_BATCH_SLEEP: u32 = 1;
 pub const CPUPEEK_BATCH_SPIN: u32 = 2;
 pub const CPUPEEK_BATCH_TSC_PAIR: u32 = 4;
@@ -22,6 +24,9 @@ pub const CPUPEEK_RANGE_UNSAFE: u32 = 1;
 pub const CPUPEEK_NARROW_MSRS: u32 = 1;
 pub const CPUPEEK_NARROW_CPUS: u32 = 2;
 pub const CPUPEEK_NARROW_NO_CPUID: u32 = 4;
+pub const CPUPEEK_SAMPLER_EXACT: u32 = 1;
+pub const CPUPEEK_WHEN_CHANGED: u32 = 1;
+pub const CPUPEEK_WHEN_CROSSED: u32 = 2;
 pub type __u16 = ::core::ffi::c_ushort;
 pub type __s32 = ::core::ffi::c_int;
 pub type __u32 = ::core::ffi::c_uint;
@@ -445,7 +450,186 @@ const _: () = {
     ["Offset of field: cpupeek_refusals::others"]
         [::core::mem::offset_of!(cpupeek_refusals, others) - 24usize];
 };
+#[repr(C)]
+#[repr(align(8))]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct cpupeek_sampler {
+    pub size: __u32,
+    pub flags: __u32,
+    pub nr_ops: __u32,
+    pub op_size: __u32,
+    pub ops: __u64,
+    pub interval_ns: __u64,
+    pub ring_samples: __u32,
+    pub fd: __s32,
+    pub map_size: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cpupeek_sampler"][::core::mem::size_of::<cpupeek_sampler>() - 48usize];
+    ["Alignment of cpupeek_sampler"][::core::mem::align_of::<cpupeek_sampler>() - 8usize];
+    ["Offset of field: cpupeek_sampler::size"]
+        [::core::mem::offset_of!(cpupeek_sampler, size) - 0usize];
+    ["Offset of field: cpupeek_sampler::flags"]
+        [::core::mem::offset_of!(cpupeek_sampler, flags) - 4usize];
+    ["Offset of field: cpupeek_sampler::nr_ops"]
+        [::core::mem::offset_of!(cpupeek_sampler, nr_ops) - 8usize];
+    ["Offset of field: cpupeek_sampler::op_size"]
+        [::core::mem::offset_of!(cpupeek_sampler, op_size) - 12usize];
+    ["Offset of field: cpupeek_sampler::ops"]
+        [::core::mem::offset_of!(cpupeek_sampler, ops) - 16usize];
+    ["Offset of field: cpupeek_sampler::interval_ns"]
+        [::core::mem::offset_of!(cpupeek_sampler, interval_ns) - 24usize];
+    ["Offset of field: cpupeek_sampler::ring_samples"]
+        [::core::mem::offset_of!(cpupeek_sampler, ring_samples) - 32usize];
+    ["Offset of field: cpupeek_sampler::fd"]
+        [::core::mem::offset_of!(cpupeek_sampler, fd) - 36usize];
+    ["Offset of field: cpupeek_sampler::map_size"]
+        [::core::mem::offset_of!(cpupeek_sampler, map_size) - 40usize];
+};
+#[repr(C)]
+#[repr(align(8))]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct cpupeek_map {
+    pub size: __u32,
+    pub flags: __u32,
+    pub nr_slots: __u32,
+    pub slot_size: __u32,
+    pub slots: __u64,
+    pub ring: __u64,
+    pub ring_samples: __u32,
+    pub tsc_khz: __u32,
+    pub interval_ns: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cpupeek_map"][::core::mem::size_of::<cpupeek_map>() - 48usize];
+    ["Alignment of cpupeek_map"][::core::mem::align_of::<cpupeek_map>() - 8usize];
+    ["Offset of field: cpupeek_map::size"][::core::mem::offset_of!(cpupeek_map, size) - 0usize];
+    ["Offset of field: cpupeek_map::flags"][::core::mem::offset_of!(cpupeek_map, flags) - 4usize];
+    ["Offset of field: cpupeek_map::nr_slots"]
+        [::core::mem::offset_of!(cpupeek_map, nr_slots) - 8usize];
+    ["Offset of field: cpupeek_map::slot_size"]
+        [::core::mem::offset_of!(cpupeek_map, slot_size) - 12usize];
+    ["Offset of field: cpupeek_map::slots"][::core::mem::offset_of!(cpupeek_map, slots) - 16usize];
+    ["Offset of field: cpupeek_map::ring"][::core::mem::offset_of!(cpupeek_map, ring) - 24usize];
+    ["Offset of field: cpupeek_map::ring_samples"]
+        [::core::mem::offset_of!(cpupeek_map, ring_samples) - 32usize];
+    ["Offset of field: cpupeek_map::tsc_khz"]
+        [::core::mem::offset_of!(cpupeek_map, tsc_khz) - 36usize];
+    ["Offset of field: cpupeek_map::interval_ns"]
+        [::core::mem::offset_of!(cpupeek_map, interval_ns) - 40usize];
+};
+#[repr(C)]
+#[repr(align(8))]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct cpupeek_slot {
+    pub seq: __u32,
+    pub cpu: __u32,
+    pub status: __s32,
+    pub nr_results: __u32,
+    pub number: __u64,
+    pub tsc: __u64,
+    pub time_ns: __u64,
+    pub missed: __u64,
+    pub skipped: __u64,
+    pub busy: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cpupeek_slot"][::core::mem::size_of::<cpupeek_slot>() - 64usize];
+    ["Alignment of cpupeek_slot"][::core::mem::align_of::<cpupeek_slot>() - 8usize];
+    ["Offset of field: cpupeek_slot::seq"][::core::mem::offset_of!(cpupeek_slot, seq) - 0usize];
+    ["Offset of field: cpupeek_slot::cpu"][::core::mem::offset_of!(cpupeek_slot, cpu) - 4usize];
+    ["Offset of field: cpupeek_slot::status"]
+        [::core::mem::offset_of!(cpupeek_slot, status) - 8usize];
+    ["Offset of field: cpupeek_slot::nr_results"]
+        [::core::mem::offset_of!(cpupeek_slot, nr_results) - 12usize];
+    ["Offset of field: cpupeek_slot::number"]
+        [::core::mem::offset_of!(cpupeek_slot, number) - 16usize];
+    ["Offset of field: cpupeek_slot::tsc"][::core::mem::offset_of!(cpupeek_slot, tsc) - 24usize];
+    ["Offset of field: cpupeek_slot::time_ns"]
+        [::core::mem::offset_of!(cpupeek_slot, time_ns) - 32usize];
+    ["Offset of field: cpupeek_slot::missed"]
+        [::core::mem::offset_of!(cpupeek_slot, missed) - 40usize];
+    ["Offset of field: cpupeek_slot::skipped"]
+        [::core::mem::offset_of!(cpupeek_slot, skipped) - 48usize];
+    ["Offset of field: cpupeek_slot::busy"][::core::mem::offset_of!(cpupeek_slot, busy) - 56usize];
+};
+#[repr(C)]
+#[repr(align(8))]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct cpupeek_condition {
+    pub cpu: __u32,
+    pub result: __u32,
+    pub kind: __u32,
+    pub reserved: __u32,
+    pub mask: __u64,
+    pub bound: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cpupeek_condition"][::core::mem::size_of::<cpupeek_condition>() - 32usize];
+    ["Alignment of cpupeek_condition"][::core::mem::align_of::<cpupeek_condition>() - 8usize];
+    ["Offset of field: cpupeek_condition::cpu"]
+        [::core::mem::offset_of!(cpupeek_condition, cpu) - 0usize];
+    ["Offset of field: cpupeek_condition::result"]
+        [::core::mem::offset_of!(cpupeek_condition, result) - 4usize];
+    ["Offset of field: cpupeek_condition::kind"]
+        [::core::mem::offset_of!(cpupeek_condition, kind) - 8usize];
+    ["Offset of field: cpupeek_condition::reserved"]
+        [::core::mem::offset_of!(cpupeek_condition, reserved) - 12usize];
+    ["Offset of field: cpupeek_condition::mask"]
+        [::core::mem::offset_of!(cpupeek_condition, mask) - 16usize];
+    ["Offset of field: cpupeek_condition::bound"]
+        [::core::mem::offset_of!(cpupeek_condition, bound) - 24usize];
+};
+#[repr(C)]
+#[repr(align(8))]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct cpupeek_watch {
+    pub size: __u32,
+    pub flags: __u32,
+    pub nr_conditions: __u32,
+    pub reserved: __u32,
+    pub conditions: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cpupeek_watch"][::core::mem::size_of::<cpupeek_watch>() - 24usize];
+    ["Alignment of cpupeek_watch"][::core::mem::align_of::<cpupeek_watch>() - 8usize];
+    ["Offset of field: cpupeek_watch::size"][::core::mem::offset_of!(cpupeek_watch, size) - 0usize];
+    ["Offset of field: cpupeek_watch::flags"]
+        [::core::mem::offset_of!(cpupeek_watch, flags) - 4usize];
+    ["Offset of field: cpupeek_watch::nr_conditions"]
+        [::core::mem::offset_of!(cpupeek_watch, nr_conditions) - 8usize];
+    ["Offset of field: cpupeek_watch::reserved"]
+        [::core::mem::offset_of!(cpupeek_watch, reserved) - 12usize];
+    ["Offset of field: cpupeek_watch::conditions"]
+        [::core::mem::offset_of!(cpupeek_watch, conditions) - 16usize];
+};
+#[repr(C)]
+#[repr(align(8))]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct cpupeek_cpu_word {
+    pub size: __u32,
+    pub flags: __u32,
+    pub address: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cpupeek_cpu_word"][::core::mem::size_of::<cpupeek_cpu_word>() - 16usize];
+    ["Alignment of cpupeek_cpu_word"][::core::mem::align_of::<cpupeek_cpu_word>() - 8usize];
+    ["Offset of field: cpupeek_cpu_word::size"]
+        [::core::mem::offset_of!(cpupeek_cpu_word, size) - 0usize];
+    ["Offset of field: cpupeek_cpu_word::flags"]
+        [::core::mem::offset_of!(cpupeek_cpu_word, flags) - 4usize];
+    ["Offset of field: cpupeek_cpu_word::address"]
+        [::core::mem::offset_of!(cpupeek_cpu_word, address) - 8usize];
+};
 pub const CPUPEEK_CONST_CPU_SELF: __u32 = 4294967295;
+pub const CPUPEEK_CONST_CPU_ANY: __u32 = 4294967295;
+pub const CPUPEEK_CONST_NO_CPU: __u32 = 4294967295;
 pub const CPUPEEK_CONST_NO_RANGE: __u32 = 4294967295;
 pub const CPUPEEK_CONST_IOC_INFO: __u32 = 2150158336;
 pub const CPUPEEK_CONST_IOC_READ: __u32 = 3224424449;
@@ -455,4 +639,9 @@ pub const CPUPEEK_CONST_IOC_SET_ALLOW: __u32 = 3223375877;
 pub const CPUPEEK_CONST_IOC_GET_ALLOW: __u32 = 3223375878;
 pub const CPUPEEK_CONST_IOC_NARROW: __u32 = 1075892231;
 pub const CPUPEEK_CONST_IOC_REFUSALS: __u32 = 3223375880;
+pub const CPUPEEK_CONST_IOC_SAMPLER: __u32 = 3224424457;
+pub const CPUPEEK_CONST_IOC_WATCH: __u32 = 1075367946;
+pub const CPUPEEK_CONST_IOC_STOP: __u32 = 53259;
+pub const CPUPEEK_CONST_IOC_SET_CPU_WORD: __u32 = 1074843664;
+pub const CPUPEEK_CONST_IOC_CLEAR_CPU_WORD: __u32 = 53265;
 pub const CPUPEEK_CONST_IOC_RUN: __u32 = 1075892228;

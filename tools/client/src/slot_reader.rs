@@ -1,0 +1,1 @@
+../../../rust/logic/sampling/reader.rs
