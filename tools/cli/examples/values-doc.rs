@@ -81,6 +81,7 @@ fn class(class: Class) -> &'static str {
         Class::Snapshot => "with the snapshot",
         Class::Window => "from two snapshots",
         Class::Accumulated => "summed up",
+        Class::Live => "at once",
     }
 }
 
@@ -148,6 +149,12 @@ fn decoding(entry: &Entry, source: &Source) -> String {
         Decode::Frequency => "APERF over MPERF, times the TSC's frequency".into(),
         Decode::FrequencyError => "time of a reading over what MPERF has counted".into(),
         Decode::Residency => "MPERF over TSC".into(),
+        Decode::VcpuPreempted => {
+            "bit 0 of `preempted` in the record at its address, if bit 0 is set".into()
+        }
+        Decode::StealTime => {
+            "what Linux accounts from `steal` in that record, if bit 0 is set".into()
+        }
     };
     if entry.nonzero {
         text.push_str("; not 0");

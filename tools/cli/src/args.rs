@@ -5,6 +5,10 @@
 use crate::allow::AllowArgs;
 use crate::cpus::Selection;
 use crate::doctor::DoctorArgs;
+use crate::metrics::MetricsArgs;
+use crate::rdmsr::RdmsrArgs;
+use crate::run::RunArgs;
+use crate::top::TopArgs;
 use clap::{Args, Parser, Subcommand};
 use cpupeek_client::{Register, DEFAULT_PATH};
 use std::path::PathBuf;
@@ -17,17 +21,20 @@ Exit status:
   2  the command line is wrong
   3  the device cannot be used: module not loaded, permission denied, ...";
 
+const EXIT_STATUSES: &str = "\
+Exit status: 0 all read, 1 not all, 2 wrong usage, 3 no device; COMMAND --help";
+
 /// Read model-specific registers and CPUID leaves of any CPU
 #[derive(Debug, Parser)]
 #[command(
     name = "cpupeek",
     version,
-    after_help = EXIT_STATUS,
+    after_help = EXIT_STATUSES,
     disable_help_subcommand = true,
     arg_required_else_help = false
 )]
 pub struct Cli {
-    /// Device [default: $CPUPEEK_DEVICE, else /dev/cpupeek]
+    /// Device [default: $CPUPEEK_DEVICE or /dev/cpupeek]
     #[arg(
         long,
         global = true,
@@ -61,9 +68,32 @@ pub enum Command {
     /// List the named values: frequency, temperature, energy, ...
     #[command(after_help = EXIT_STATUS)]
     List(ListArgs),
+    /// Have every CPU read registers of its own again and again
+    #[command(after_help = EXIT_STATUS)]
+    Sample(SampleArgs),
     /// Show named values
     #[command(after_help = EXIT_STATUS)]
     Show(ShowArgs),
+    /// Read a register as msr-tools' rdmsr does, with its options and output
+    #[command(infer_long_args = true, version)]
+    Rdmsr(RdmsrArgs),
+    /// Print named values for Prometheus, which scrapes or collects them
+    #[command(after_help = EXIT_STATUS)]
+    Metrics(MetricsArgs),
+    /// Show the CPUs in a table that is always the present
+    Top(TopArgs),
+    /// Run a program that reads /dev/cpu/N/msr or /dev/cpu/N/cpuid
+    Run(RunArgs),
+    /// Print the completions of a shell, for those who make packages
+    #[command(hide = true)]
+    Completions(CompletionsArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct CompletionsArgs {
+    /// Shell
+    #[arg(value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
 }
 
 #[derive(Args, Debug)]
@@ -90,14 +120,8 @@ pub struct ShowArgs {
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
 
-    /// CPUs, such as 0-3,7 or 0-15:2 [default: all present]
-    #[arg(
-        long,
-        value_name = "LIST",
-        default_value = "all",
-        hide_default_value = true
-    )]
-    pub cpu: Selection,
+    #[command(flatten)]
+    pub on: On,
 
     /// Show them again every TIME [default: 1s]
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", value_parser = parse_pause)]
@@ -106,6 +130,53 @@ pub struct ShowArgs {
     /// Print JSON, one object for each value of each CPU
     #[arg(long)]
     pub json: bool,
+}
+
+/// Which CPUs a command is about.
+#[derive(Args, Debug)]
+pub struct On {
+    /// CPUs, such as 0-3,7 or 0-15:2 [default: all present]
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "all",
+        hide_default_value = true
+    )]
+    pub cpu: Selection,
+}
+
+#[derive(Args, Debug)]
+pub struct SampleArgs {
+    /// Registers, such as 0xc0000103 or 16
+    #[arg(value_name = "REG", required = true, value_parser = parse_number)]
+    pub regs: Vec<u32>,
+
+    /// Time between samples: 10ms, 0.5s, 2
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
+    pub interval: Duration,
+
+    #[command(flatten)]
+    pub on: On,
+
+    /// Wake idle CPUs, so that no sample is late
+    #[arg(long)]
+    pub exact: bool,
+
+    /// Sample isolated CPUs too
+    #[arg(long)]
+    pub disturb: bool,
+
+    /// Stop after N intervals
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+
+    /// Print every sample as a line of JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// Print every sample as a line of comma-separated values
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
 }
 
 #[derive(Args, Debug)]
@@ -145,14 +216,8 @@ impl CpuidArgs {
 
 #[derive(Args, Debug)]
 pub struct How {
-    /// CPUs, such as 0-3,7 or 0-15:2 [default: all present]
-    #[arg(
-        long,
-        value_name = "LIST",
-        default_value = "all",
-        hide_default_value = true
-    )]
-    pub cpu: Selection,
+    #[command(flatten)]
+    pub on: On,
 
     /// Print JSON, one object for each register of each CPU
     #[arg(long)]
@@ -197,13 +262,16 @@ fn parse_leaf(text: &str) -> Result<(u32, u32), String> {
 }
 
 /// A time that is not none at all, so that nothing is done without a pause.
-fn parse_pause(text: &str) -> Result<Duration, String> {
+pub fn parse_pause(text: &str) -> Result<Duration, String> {
     match parse_time(text) {
         Ok(Duration::ZERO) => Err("that is no time at all: write 1s or 100ms".into()),
         Err(message) => Err(format!("{message}; names of values go before --watch")),
         time => time,
     }
 }
+
+/// Nobody waits for longer, and clocks cannot go on for ever.
+const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Seconds, or what the unit says.
 fn parse_time(text: &str) -> Result<Duration, String> {
@@ -224,7 +292,19 @@ fn parse_time(text: &str) -> Result<Duration, String> {
     let seconds: f64 = number
         .parse()
         .map_err(|_| "write the time as a number and a unit, such as 100ms")?;
-    Duration::try_from_secs_f64(seconds * factor).map_err(|_| "the time is too long".into())
+    let time = Duration::try_from_secs_f64(seconds * factor).ok();
+    time.filter(|time| *time <= LONGEST_TIME)
+        .ok_or_else(|| "the time is too long: a year (31536000s) is the most".into())
+}
+
+/// What becomes of a word where a leaf, a time, or a pause is wanted.
+#[cfg(test)]
+pub fn check_words(text: &str) -> [Result<(), String>; 3] {
+    [
+        parse_leaf(text).map(|_| ()),
+        parse_time(text).map(|_| ()),
+        parse_pause(text).map(|_| ()),
+    ]
 }
 
 #[cfg(test)]
@@ -281,9 +361,14 @@ mod tests {
         assert_eq!(parse_pause("0.5"), Ok(Duration::from_millis(500)));
         assert!(parse_pause("0").is_err());
         assert!(parse_pause("tsc").is_err_and(|text| text.contains("before --watch")));
-        assert_eq!(
-            parse_time("99999999999999999999"),
-            Err("the time is too long".into())
-        );
+        assert_eq!(parse_time("31536000"), Ok(LONGEST_TIME));
+        // The last but one is less than a Duration can be, and more than an Instant.
+        for text in ["31536001", "10000000000000000000", "99999999999999999999"] {
+            assert!(parse_time(text).is_err_and(|text| text.contains("too long: ")));
+            assert!(parse_pause(text).is_err_and(|text| text.contains("too long: ")));
+        }
+        assert!(std::time::Instant::now()
+            .checked_add(LONGEST_TIME)
+            .is_some());
     }
 }

@@ -114,13 +114,14 @@ impl FromStr for Range {
     }
 }
 
-fn number(text: &str) -> Result<u32, String> {
+/// The number of a CPU. The highest of all is none: in the ABI it stands for the caller's CPU, or for any.
+pub fn number(text: &str) -> Result<u32, String> {
     // parse() takes a sign as well.
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return Err(unclear(text));
     }
-    text.parse()
-        .map_err(|_| format!("there is no CPU {text} on any machine: name a smaller number"))
+    let number = text.parse().ok().filter(|&number| number != u32::MAX);
+    number.ok_or_else(|| format!("there is no CPU {text} on any machine: name a smaller number"))
 }
 
 fn unclear(text: &str) -> String {
@@ -135,7 +136,9 @@ pub fn present(nr_cpu_ids: u32) -> Result<Vec<u32>, String> {
     text.trim_end()
         .parse::<CpuList>()
         .and_then(|list| list.expand(nr_cpu_ids))
-        .map_err(|error| format!("{PRESENT} makes no sense: {error}"))
+        .map_err(|error| {
+            format!("{PRESENT} makes no sense ({error}): name the CPUs with --cpu LIST")
+        })
 }
 
 #[cfg(test)]
@@ -187,12 +190,14 @@ mod tests {
         assert!(expand("0-3:0").expect_err("0").contains("takes 1 of"));
         assert!(expand("0-3:0/2").expect_err("0/2").contains("takes 0 of"));
         assert!(expand("0-3:3/2").expect_err("3/2").contains("takes 3 of"));
-        assert!(expand("4294967296").expect_err("2^32").contains("smaller"));
+        for text in ["4294967295", "4294967296", "0-4294967295"] {
+            assert!(expand(text).expect_err(text).contains("smaller"));
+        }
     }
 
     #[test]
     fn lists_are_bounded_by_the_machine() {
-        for text in ["16", "0-16", "0-4294967295", "0-4294967295:4294967295"] {
+        for text in ["16", "0-16", "0-4294967294", "0-4294967294:4294967294"] {
             let error = expand(text).expect_err(text);
             assert!(error.ends_with("name CPUs from 0 to 15"), "{error}");
         }

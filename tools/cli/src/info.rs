@@ -72,6 +72,8 @@ fn features(info: &Info) -> Vec<String> {
             Ok(uapi::CPUPEEK_FEATURE_BATCH) => "batch".into(),
             Ok(uapi::CPUPEEK_FEATURE_PLAN) => "plan".into(),
             Ok(uapi::CPUPEEK_FEATURE_POLICY) => "policy".into(),
+            Ok(uapi::CPUPEEK_FEATURE_SAMPLER) => "sampler".into(),
+            Ok(uapi::CPUPEEK_FEATURE_CPU_WORD) => "cpu_word".into(),
             _ => format!("bit{bit}"),
         })
         .collect()

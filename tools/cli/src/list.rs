@@ -3,6 +3,7 @@
 //! `cpupeek list`: the catalogue of named values, and where on this machine they are.
 
 use crate::args::ListArgs;
+use crate::fold::fold;
 use crate::values::{entry, ranges, text, Tree};
 use crate::Failure;
 use cpupeek_logic::catalogue::{Access, Class, Entry, Identity, Scope, Source, Vendor, ENTRIES};
@@ -141,6 +142,7 @@ fn class_name(class: Class) -> &'static str {
         Class::Snapshot => "snapshot",
         Class::Window => "window",
         Class::Accumulated => "accumulated",
+        Class::Live => "live",
     }
 }
 
@@ -148,7 +150,8 @@ fn write_table(out: &mut impl Write, rows: &[Row]) -> std::io::Result<()> {
     let line = |out: &mut dyn Write, cells: [&str; 5]| {
         let [name, unit, scope, access, cpus] = cells;
         let text = format!("{name:18}  {unit:17}  {scope:7}  {access:4}  {cpus}");
-        writeln!(out, "{}", text.trim_end())
+        // A list of CPUs may be long, and has commas to break at.
+        writeln!(out, "{}", fold(text.trim_end(), 54))
     };
     line(out, ["NAME", "UNIT", "SCOPE", "READ", "CPUS"])?;
     for row in rows {
@@ -161,7 +164,7 @@ fn write_table(out: &mut impl Write, rows: &[Row]) -> std::io::Result<()> {
         let access = row.access.unwrap_or("?");
         line(out, [&row.name, unit, row.shared_by(), access, &cpus])?;
         let help = row.help.unwrap_or("newer than this command");
-        writeln!(out, "    {help}")?;
+        writeln!(out, "{}", fold(&format!("    {help}"), 4))?;
         for manual in row.manuals() {
             writeln!(out, "    {manual}")?;
         }
@@ -215,6 +218,14 @@ mod tests {
             assert!(line.len() <= 80, "{line}");
         }
         assert!(text.contains("    Intel: SDM 4 (MSR_PLATFORM_INFO)\n"));
+    }
+
+    #[test]
+    fn scattered_cpus_fit_too() {
+        let cpus: Vec<_> = (0..8192).step_by(2).collect();
+        let text = table(&[Row::new("tsc".into(), cpus, Vendor::Intel)]);
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        assert!(text.contains("0,2,4") && text.contains("8190"));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use crate::args::How;
 use crate::cpus::{self, Selection};
+use crate::progress::Progress;
 use crate::{json, table, Failure, Outcome};
 use cpupeek_client::{
     BatchOptions, Cpu, Device, DeviceError, Info, Op, OpError, Plan, Reading, Register,
@@ -56,7 +57,7 @@ pub fn run(
 ) -> Result<Outcome, Failure> {
     let info = device.info();
     let present = cpus::present(info.nr_cpu_ids);
-    let cpus = match &how.cpu {
+    let cpus = match &how.on.cpu {
         Selection::All => present.clone().map_err(Failure::System)?,
         Selection::List(list) => list.expand(info.nr_cpu_ids).map_err(Failure::Usage)?,
     };
@@ -78,7 +79,9 @@ pub fn run(
             due = due.saturating_add(how.interval).max(start.elapsed());
             thread::sleep(due.saturating_sub(start.elapsed()));
         }
+        let progress = Progress::new("waiting for CPUs that have interrupts off");
         let ops = reader.read(options)?;
+        drop(progress);
         if ops.iter().any(|op| op.result().is_err()) {
             outcome = Outcome::SomeFailed;
         }
@@ -127,7 +130,7 @@ impl<'a> Reader<'a> {
 
 /// Register by register, because one compares a register of different CPUs
 /// more often than the registers of one CPU.
-fn operations(registers: &[Register], cpus: &[u32], disturb: bool) -> Result<Vec<Op>, Failure> {
+pub fn operations(registers: &[Register], cpus: &[u32], disturb: bool) -> Result<Vec<Op>, Failure> {
     if registers.len().saturating_mul(cpus.len()) > MAX_READINGS {
         return Err(Failure::Usage(format!(
             "{} registers of {} CPUs are too many for one go: read at most {MAX_READINGS} values",

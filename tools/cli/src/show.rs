@@ -3,15 +3,13 @@
 //! `cpupeek show`: named values of CPUs.
 
 use crate::args::ShowArgs;
-use crate::values::{entry, Missing, Tree};
+use crate::terminal::can_be_drawn_on;
+use crate::values::{entry, width, Missing, Tree};
 use crate::{Failure, Outcome};
 use serde::Serialize;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// Where COLUMNS does not say how wide the terminal is.
-const WIDTH: usize = 80;
 
 type Cell = Result<String, Missing>;
 
@@ -24,9 +22,10 @@ struct Column {
 
 pub fn run(out: &mut impl Write, args: &ShowArgs) -> Result<Outcome, Failure> {
     let tree = Tree::open()?;
-    let cpus = tree.cpus(&args.cpu)?;
+    let cpus = tree.cpus(&args.on.cpu)?;
     let names = names(&tree, &args.names)?;
     let mut outcome = Outcome::AllRead;
+    let live = can_be_drawn_on();
     let (start, mut due) = (Instant::now(), Duration::ZERO);
     for round in 0u64.. {
         let mut columns: Vec<_> = names
@@ -44,7 +43,7 @@ pub fn run(out: &mut impl Write, args: &ShowArgs) -> Result<Outcome, Failure> {
         if args.json {
             write_json(out, &cpus, &columns)?;
         } else {
-            if round > 0 && io::stdout().is_terminal() {
+            if round > 0 && live {
                 write!(out, "\x1b[H\x1b[J")?;
             } else if round > 0 {
                 writeln!(out)?;
@@ -119,12 +118,6 @@ impl Column {
         let cells = self.texts().map(|text| text.len()).max().unwrap_or(0);
         cells.max(self.name.len()).max(self.unit.len())
     }
-}
-
-fn width() -> usize {
-    let columns = std::env::var("COLUMNS").ok();
-    let columns = columns.and_then(|columns| columns.parse().ok());
-    columns.unwrap_or(WIDTH)
 }
 
 /// As many columns beside each other as fit, and the others in further tables.
@@ -329,6 +322,30 @@ mod tests {
         }
         let text = written(|out| write_tables(out, &[0, 1], &columns, 36));
         assert_eq!(text.lines().count(), 4, "{text}");
+    }
+
+    #[test]
+    fn no_cpus_and_very_many() {
+        let column = |cpus: usize| {
+            let cells = vec![Ok("18446744073709551615".to_owned()); cpus];
+            let name = "energy_pkg_uj".into();
+            let unit = "uJ";
+            Column { name, unit, cells }
+        };
+        assert_eq!(
+            written(|out| write_tables(out, &[], &[column(0)], 80))
+                .lines()
+                .count(),
+            2
+        );
+        let cpus: Vec<_> = (0..8192).collect();
+        let columns = [column(8192), column(8192), column(8192), column(8192)];
+        let text = written(|out| write_tables(out, &cpus, &columns, 80));
+        assert!(text.lines().all(|line| line.len() <= 80));
+        assert_eq!(
+            text.lines().filter(|line| line.starts_with("8191")).count(),
+            2
+        );
     }
 
     #[test]

@@ -11,23 +11,36 @@ pub struct Table {
     cpu_width: usize,
     /// None if the registers are MSRs.
     subleaf_width: Option<usize>,
-    tsc: bool,
+    /// None if it is not shown.
+    tsc_width: Option<usize>,
     rounds: u64,
 }
+
+/// What a table is kept within.
+const WIDTH: usize = 80;
 
 impl Table {
     pub fn new(registers: &[Register], cpus: &[u32], tsc: bool) -> Self {
         let width = |number: u32, title: &str| number.to_string().len().max(title.len());
+        let cpu_width = width(cpus.iter().copied().max().unwrap_or(0), "CPU");
+        let subleaf_width = registers
+            .iter()
+            .filter_map(|register| match register {
+                Register::Msr(_) => None,
+                Register::Cpuid { subleaf, .. } => Some(width(*subleaf, "SUB")),
+            })
+            .max();
+        // With all else that a row has, and blanks in between.
+        let others = match subleaf_width {
+            None => cpu_width + 2 + 10 + 2 + 2 + 18,
+            Some(width) => cpu_width + 1 + 10 + 1 + width + 1 + 4 * 11,
+        };
+        // 16 digits are a hundred days at 1 GHz.
+        let tsc_width = WIDTH.saturating_sub(others).clamp(16, 20);
         Table {
-            cpu_width: width(cpus.iter().copied().max().unwrap_or(0), "CPU"),
-            subleaf_width: registers
-                .iter()
-                .filter_map(|register| match register {
-                    Register::Msr(_) => None,
-                    Register::Cpuid { subleaf, .. } => Some(width(*subleaf, "SUB")),
-                })
-                .max(),
-            tsc,
+            cpu_width,
+            subleaf_width,
+            tsc_width: tsc.then_some(tsc_width),
             rounds: 0,
         }
     }
@@ -47,45 +60,60 @@ impl Table {
         answers.try_for_each(|answer| self.write_row(out, &answer))
     }
 
+    /// What is between columns: CPUID's answer is wide, and more so with a time stamp.
+    fn gap(&self) -> &'static str {
+        match (self.subleaf_width, self.tsc_width) {
+            (Some(_), Some(_)) => " ",
+            _ => "  ",
+        }
+    }
+
     fn write_titles(&self, out: &mut impl Write) -> io::Result<()> {
+        let gap = self.gap();
         write!(out, "{:>1$}", "CPU", self.cpu_width)?;
         match self.subleaf_width {
-            None => write!(out, "  {:10}", "MSR")?,
-            Some(width) => write!(out, "  {:10}  {:>width$}", "LEAF", "SUB")?,
+            None => write!(out, "{gap}{:10}", "MSR")?,
+            Some(width) => write!(out, "{gap}{:10}{gap}{:>width$}", "LEAF", "SUB")?,
         }
-        if self.tsc {
-            write!(out, "  {:>20}", "TSC")?;
+        if let Some(width) = self.tsc_width {
+            write!(out, "{gap}{:>width$}", "TSC")?;
         }
         match self.subleaf_width {
-            None => writeln!(out, "  VALUE"),
-            Some(_) => writeln!(out, "  {:10}  {:10}  {:10}  EDX", "EAX", "EBX", "ECX"),
+            None => writeln!(out, "{gap}VALUE"),
+            Some(_) => writeln!(
+                out,
+                "{gap}{:10}{gap}{:10}{gap}{:10}{gap}EDX",
+                "EAX", "EBX", "ECX"
+            ),
         }
     }
 
     fn write_row(&self, out: &mut impl Write, answer: &Answer) -> io::Result<()> {
+        let gap = self.gap();
         write!(out, "{:>1$}", answer.cpu, self.cpu_width)?;
         match (answer.register, self.subleaf_width) {
             (Register::Cpuid { leaf, subleaf }, Some(width)) => {
-                write!(out, "  {leaf:#010x}  {subleaf:>width$}")?
+                write!(out, "{gap}{leaf:#010x}{gap}{subleaf:>width$}")?
             }
             (Register::Cpuid { leaf: number, .. } | Register::Msr(number), _) => {
-                write!(out, "  {number:#010x}")?
+                write!(out, "{gap}{number:#010x}")?
             }
         }
-        if self.tsc {
-            match answer.result {
-                Ok(reading) => write!(out, "  {:>20}", reading.tsc)?,
-                Err(_) => write!(out, "  {:>20}", "-")?,
-            }
+        let reading = match answer.result {
+            Ok(reading) => reading,
+            // There is no time stamp either, so the reason may have its room.
+            Err(error) => return writeln!(out, "{gap}{}", error_cell(answer, error)),
+        };
+        if let Some(width) = self.tsc_width {
+            write!(out, "{gap}{:>width$}", reading.tsc)?;
         }
-        match answer.result.map(|reading| reading.value) {
-            Ok(Value::Msr(value)) => writeln!(out, "  {value:#018x}"),
-            Ok(Value::Cpuid(regs)) => writeln!(
+        match reading.value {
+            Value::Msr(value) => writeln!(out, "{gap}{value:#018x}"),
+            Value::Cpuid(regs) => writeln!(
                 out,
-                "  {:#010x}  {:#010x}  {:#010x}  {:#010x}",
+                "{gap}{:#010x}{gap}{:#010x}{gap}{:#010x}{gap}{:#010x}",
                 regs.eax, regs.ebx, regs.ecx, regs.edx
             ),
-            Err(error) => writeln!(out, "  {}", error_cell(answer, error)),
         }
     }
 }
@@ -171,9 +199,9 @@ mod tests {
         );
         assert_eq!(
             text,
-            "CPU  LEAF        SUB                   TSC  EAX         EBX         ECX         EDX
-  0  0x80000002    1                  1234  0x00000001  0x00000002  0x00000003  0x00000004
-  1  0x80000002    1                     -  unknown error 110
+            "CPU LEAF       SUB               TSC EAX        EBX        ECX        EDX
+  0 0x80000002   1              1234 0x00000001 0x00000002 0x00000003 0x00000004
+  1 0x80000002   1 unknown error 110
 "
         );
     }
@@ -192,16 +220,39 @@ mod tests {
 
     #[test]
     fn rows_fit_a_terminal() {
-        let register = Register::Cpuid {
-            leaf: 0,
-            subleaf: u32::MAX,
-        };
-        let regs = CpuidRegs::default();
-        let mut table = Table::new(&[register], &[8191], false);
-        let text = written(
-            &mut table,
-            vec![answer(8191, register, Ok(Value::Cpuid(regs)))],
-        );
-        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        let widest = [
+            Ok(Value::Cpuid(CpuidRegs::default())),
+            Ok(Value::Msr(u64::MAX)),
+            Err(OpError::RegisterRefused),
+            Err(OpError::Absent),
+            Err(OpError::Other(i32::MIN)),
+        ];
+        for tsc in [false, true] {
+            for subleaf in [0, u32::MAX] {
+                let msr = Register::Msr(16);
+                let leaf = Register::Cpuid { leaf: 0, subleaf };
+                for result in widest {
+                    let register = match result {
+                        Ok(Value::Msr(_)) => msr,
+                        Ok(Value::Cpuid(_)) => leaf,
+                        Err(_) => msr,
+                    };
+                    // A subleaf of ten digits and a time stamp are more than fits.
+                    if tsc && subleaf != 0 && register == leaf {
+                        continue;
+                    }
+                    let cpus: Vec<_> = (0..8192).collect();
+                    let mut table = Table::new(&[register], &cpus, tsc);
+                    let text = written(&mut table, vec![answer(8191, register, result)]);
+                    assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_cpus_at_all() {
+        let mut table = Table::new(&[Register::Msr(16)], &[], false);
+        assert_eq!(written(&mut table, vec![]), "CPU  MSR         VALUE\n");
     }
 }

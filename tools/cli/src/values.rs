@@ -12,6 +12,12 @@ use std::path::{Path, PathBuf};
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
+/// Reading it has the snapshots taken.
+const REFRESH: &str = "/sys/class/misc/cpupeek/refresh";
+
+/// Where COLUMNS does not say how wide the terminal is.
+const WIDTH: usize = 80;
+
 /// Files that are about the others.
 const ABOUT: [&str; 2] = ["age_ms", "generation"];
 
@@ -98,6 +104,32 @@ impl Missing {
     }
 }
 
+/// Has all of the snapshots taken that are old, in one call. Without the file the module is an older
+/// one, or is not there, which is told of when values are read.
+pub fn refresh_all() -> Result<(), Failure> {
+    match fs::read(REFRESH) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Failure::System(not_refreshed(&error))),
+    }
+}
+
+fn not_refreshed(error: &io::Error) -> String {
+    let remedy = match error.kind() {
+        io::ErrorKind::PermissionDenied => "run this as root",
+        io::ErrorKind::OutOfMemory => "free some memory",
+        _ => "try again, and see what dmesg says",
+    };
+    format!("cannot read {REFRESH}: {error}: {remedy}")
+}
+
+/// How wide the output may be, as COLUMNS says.
+pub fn width() -> usize {
+    let columns = std::env::var("COLUMNS").ok();
+    let columns = columns.and_then(|columns| columns.parse().ok());
+    columns.unwrap_or(WIDTH)
+}
+
 impl Tree {
     /// What there is on this machine.
     pub fn open() -> Result<Self, Failure> {
@@ -112,10 +144,10 @@ impl Tree {
                 file.display()
             )
         })?;
-        let present: CpuList = present
-            .trim_end()
-            .parse()
-            .map_err(|error| format!("{} makes no sense: {error}", file.display()))?;
+        let present: CpuList = present.trim_end().parse().map_err(|error| {
+            let file = file.display();
+            format!("{file} makes no sense ({error}): mount sysfs on /sys")
+        })?;
         let present = present.expand(MOST_CPUS)?;
         let mut names = BTreeMap::new();
         for &cpu in &present {
@@ -141,6 +173,15 @@ impl Tree {
         let has = |names: &Vec<String>| names.iter().any(|n| n == name);
         let with = self.names.iter().filter(|(_, names)| has(names));
         with.map(|(&cpu, _)| cpu).collect()
+    }
+
+    /// The package that a CPU is in, and the core in that, as far as the kernel says.
+    pub fn package_and_core(&self, cpu: u32) -> Option<(u32, u32)> {
+        let number = |name: &str| {
+            let file = self.root.join(format!("cpu{cpu}/topology/{name}"));
+            fs::read_to_string(file).ok()?.trim_end().parse().ok()
+        };
+        Some((number("physical_package_id")?, number("core_id")?))
     }
 
     /// Every value that some CPU has, in the catalogue's order. A newer module may have some that
@@ -253,6 +294,15 @@ pub mod tests {
             self
         }
 
+        pub fn topology(self, cpu: u32, package: u32, core: u32) -> Self {
+            let directory = self.0.join(format!("cpu{cpu}/topology"));
+            fs::create_dir_all(&directory).expect("a directory");
+            for (name, id) in [("physical_package_id", package), ("core_id", core)] {
+                fs::write(directory.join(name), format!("{id}\n")).expect("a file");
+            }
+            self
+        }
+
         pub fn open(&self) -> Result<Tree, String> {
             Tree::open_at(&self.0)
         }
@@ -291,7 +341,8 @@ pub mod tests {
         let error = Tree::open_at(Path::new("/nonexistent")).err();
         assert!(error.expect("no sysfs").contains("mount sysfs"));
         let error = Fake::new("nonsense", "none\n").open().err();
-        assert!(error.expect("nonsense").contains("makes no sense"));
+        let error = error.expect("nonsense");
+        assert!(error.contains("makes no sense") && error.ends_with(": mount sysfs on /sys"));
     }
 
     #[test]
@@ -312,5 +363,7 @@ pub mod tests {
         assert_eq!(missing(12).cell(), "E12");
         assert_eq!(missing(12).words().0, "12");
         assert!(!missing(61).is_failure() && missing(13).is_failure());
+        let error = not_refreshed(&io::Error::from_raw_os_error(13));
+        assert!(error.ends_with(": run this as root"), "{error}");
     }
 }

@@ -4,8 +4,9 @@
 
 #[cfg(test)]
 mod tests;
-mod text;
+pub(crate) mod text;
 
+use crate::fold::fold;
 use crate::{Failure, Outcome};
 use clap::{Args, Subcommand};
 use cpupeek_client::{AllowError, AllowedRange, Device, DeviceError, MAX_ALLOWED_RANGES};
@@ -157,7 +158,8 @@ fn refused(out: &mut impl Write, device: &Device) -> Result<Outcome, Failure> {
             (Class::Never, Some(rule)) => format!("can never be listed: {}", rule.reason),
             (Class::Never, None) => "can never be listed".into(),
         };
-        writeln!(out, "{:>10} {:#010x}  {remedy}", refusal.count, refusal.reg)?;
+        let row = format!("{:>10} {:#010x}  {remedy}", refusal.count, refusal.reg);
+        writeln!(out, "{}", fold(&row, 23))?;
     }
     if refusals.others != 0 {
         writeln!(out, "{:>10} of others", refusals.others)?;
@@ -172,8 +174,12 @@ fn complain(message: &str) {
 
 /// Reads and parses a list. `None` if it is wrong, which has been said then.
 fn read(path: &Path) -> Result<Option<Vec<Entry>>, Failure> {
-    let cannot =
-        |error: io::Error| Failure::System(format!("cannot read {}: {error}", path.display()));
+    let cannot = |error: io::Error| {
+        Failure::System(format!(
+            "cannot read {}: {error}: name a list that you may read",
+            path.display()
+        ))
+    };
     let mut bytes = Vec::new();
     let mut read = |from: &mut dyn Read| from.take(MAX_BYTES + 1).read_to_end(&mut bytes);
     if path.as_os_str() == "-" {

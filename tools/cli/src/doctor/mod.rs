@@ -6,6 +6,7 @@
 mod facts;
 
 use crate::args::parse_number;
+use crate::cpus::number;
 use crate::{Failure, Outcome};
 use clap::Args;
 use cpupeek_client::{Cpu, Device, Op, OpError};
@@ -28,7 +29,7 @@ pub struct DoctorArgs {
     pub reg: Option<u32>,
 
     /// CPU [default: the one that this runs on]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number)]
     pub cpu: Option<u32>,
 }
 
@@ -62,15 +63,19 @@ pub fn run(out: &mut impl Write, path: &Path, args: &DoctorArgs) -> Result<Outco
     let device = Device::open_path(path);
     let mut findings = vec![module(&facts), node(&facts, path)];
     findings.push(caller(&facts));
+    let mut about = Vec::new();
     if let Some(reg) = args.reg {
-        findings.push(register(reg, &facts, device.as_ref().ok()));
+        about.push(register(reg, &facts, device.as_ref().ok()));
     }
-    findings.push(cpu(&facts));
-    let verdict = match &device {
-        Err(error) => Finding::bad("result", "you cannot open the device", error.to_string()),
-        Ok(device) => attempt(device, args.reg, &facts),
+    about.push(cpu(&facts));
+    let (well, verdict) = match &device {
+        Err(error) => {
+            let text = "you cannot open the device";
+            (false, Finding::bad("result", text, error.to_string()))
+        }
+        Ok(device) => attempt(device, args.reg, &facts, &about),
     };
-    let well = verdict.remedy.is_none();
+    findings.append(&mut about);
     findings.push(verdict);
 
     for finding in &findings {
@@ -176,7 +181,11 @@ fn register(reg: u32, facts: &Facts, device: Option<&Device>) -> Finding {
         Class::Never if !all => Finding::bad(
             "register",
             format!("{reg:#x} can never be listed: {why}"),
-            format!("{reg:#x} needs CAP_SYS_RAWIO in the initial user namespace, whatever the allowlist says"),
+            if facts.has_rawio() {
+                format!("{reg:#x} is refused to everybody under lockdown=confidentiality: start the kernel without it")
+            } else {
+                format!("{reg:#x} needs CAP_SYS_RAWIO in the initial user namespace, whatever the allowlist says")
+            },
         ),
         _ if all || listed == Some(true) => Finding::fine("register", format!("{reg:#x} {why}{on_list}")),
         Class::Free => Finding::bad(
@@ -217,6 +226,9 @@ fn cpu(facts: &Facts) -> Finding {
         join(&facts.cpuset)
     );
     if facts.isolated.contains(&cpu) {
+        if facts.affinity == [cpu] {
+            return Finding::fine("CPU", text + "; it is isolated, and this runs on it");
+        }
         return Finding::bad(
             "CPU",
             format!("{text}; it is isolated"),
@@ -237,37 +249,124 @@ fn cpu(facts: &Facts) -> Finding {
     Finding::bad("CPU", text, remedy)
 }
 
-/// Tries it, unless that could do harm.
-fn attempt(device: &Device, reg: Option<u32>, facts: &Facts) -> Finding {
-    let op = match reg {
-        Some(reg) if class_of(reg).0 == Class::Never && facts.has_rawio() => {
-            return Finding::fine(
-                "result",
-                "you may read it; this does not try, since reading it may have effects",
-            );
-        }
-        Some(reg) => Op::msr(Cpu::Number(facts.cpu), reg),
-        None => Op::cpuid(Cpu::Number(facts.cpu), 0, 0),
+/// What can be said without trying, where that could do harm. `about` is what is known of the register and
+/// the CPU.
+fn untried(reg: u32, facts: &Facts, about: &[Finding]) -> Option<(bool, Finding)> {
+    if class_of(reg).0 != Class::Never || !facts.has_rawio() {
+        return None;
+    }
+    let well = about.iter().all(|finding| finding.remedy.is_none());
+    let may = if well { "may" } else { "cannot" };
+    let text = format!("you {may} read it; this does not try, since reading it may have effects");
+    Some((well, Finding::fine("result", text)))
+}
+
+/// Tries it, unless that could do harm. Whether it can be read, and what there is to say.
+fn attempt(device: &Device, reg: Option<u32>, facts: &Facts, about: &[Finding]) -> (bool, Finding) {
+    if let Some(verdict) = reg.and_then(|reg| untried(reg, facts, about)) {
+        return verdict;
+    }
+    let (op, what) = match reg {
+        Some(reg) => (Op::msr(Cpu::Number(facts.cpu), reg), "it"),
+        None => (Op::cpuid(Cpu::Number(facts.cpu), 0, 0), "CPUID"),
     };
-    let what = if reg.is_some() { "it" } else { "CPUID" };
-    match device.read(&op) {
-        Ok(_) => Finding::fine("result", format!("you can read {what}")),
-        Err(cpupeek_client::Error::Op(error)) => Finding::bad(
-            "result",
-            format!("you cannot read {what}: {error}"),
-            match error {
-                OpError::RegisterRefused => {
-                    "a register that was listed later counts for descriptors that are opened later"
-                }
-                OpError::CpuRefused => "only the CPU is refused, not the register",
-                OpError::Hardware => {
-                    "no right would change that: this CPU does not have the register"
-                }
-                OpError::Absent => "the CPU has gone meanwhile: try again",
-                OpError::Timeout => "the CPU keeps its interrupts off for long: try again",
-                _ => "see dmesg",
-            },
-        ),
-        Err(error) => Finding::bad("result", "you cannot read it", error.to_string()),
+    let error = match device.read(&op) {
+        Ok(_) => {
+            return (
+                true,
+                Finding::fine("result", format!("you can read {what}")),
+            )
+        }
+        Err(cpupeek_client::Error::Op(error)) => error,
+        Err(error) => {
+            let verdict = Finding::bad("result", "you cannot read it", error.to_string());
+            return (false, verdict);
+        }
+    };
+    let remedy = match error {
+        OpError::RegisterRefused => {
+            "a register that was listed later counts for descriptors that are opened later"
+        }
+        OpError::CpuRefused => "only the CPU is refused, not the register",
+        OpError::Hardware => "no right would change that: this CPU does not have the register",
+        OpError::Absent => "only a CPU that is there and online can be read",
+        OpError::Timeout => "the CPU keeps its interrupts off for long: try again",
+        _ => "see dmesg",
+    };
+    let text = format!("you cannot read {what}: {error}");
+    (false, Finding::bad("result", text, remedy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The local APIC's number, one of a range where reading some has effects.
+    const NEVER: u32 = 0x802;
+
+    /// Root, on a machine with CPUs 0 to 3.
+    fn root() -> Facts {
+        let mut facts = Facts::gather(Path::new("/dev/null"), Some(3));
+        (facts.rawio, facts.nice, facts.initial_namespace) = (true, true, true);
+        facts.confidential = false;
+        facts.present = vec![0, 1, 2, 3];
+        facts.online = facts.present.clone();
+        facts.affinity = facts.present.clone();
+        facts.cpuset = facts.present.clone();
+        facts.isolated = vec![];
+        facts
+    }
+
+    /// Whether it is said to be readable, without trying, and the remedies.
+    fn verdict(facts: &Facts) -> (bool, String) {
+        let about = [register(NEVER, facts, None), cpu(facts)];
+        let (well, result) = untried(NEVER, facts, &about).expect("it is not tried");
+        assert_eq!(result.text.contains("you may read it"), well);
+        let remedies = about.into_iter().filter_map(|finding| finding.remedy);
+        (well, remedies.collect::<Vec<_>>().join("\n"))
+    }
+
+    #[test]
+    fn what_is_not_tried_is_not_promised_either() {
+        assert_eq!(class_of(NEVER).0, Class::Never);
+        assert_eq!(verdict(&root()), (true, String::new()));
+
+        let mut facts = root();
+        facts.confidential = true;
+        let (well, remedies) = verdict(&facts);
+        assert!(
+            !well && remedies.contains("refused to everybody"),
+            "{remedies}"
+        );
+        assert!(!remedies.contains("CAP_SYS_RAWIO"), "{remedies}");
+
+        facts = root();
+        facts.online = vec![0, 1, 2];
+        let (well, remedies) = verdict(&facts);
+        assert!(!well && remedies.contains("bring it online"), "{remedies}");
+        facts.present = vec![0, 1, 2];
+        let (well, remedies) = verdict(&facts);
+        assert!(
+            !well && remedies.contains("name one of the CPUs 0-2"),
+            "{remedies}"
+        );
+
+        facts = root();
+        facts.isolated = vec![3];
+        let (well, remedies) = verdict(&facts);
+        assert!(!well && remedies.contains("--disturb"), "{remedies}");
+        facts.affinity = vec![3];
+        assert_eq!(verdict(&facts), (true, String::new()));
+    }
+
+    #[test]
+    fn what_the_caller_may_not_do_is_tried() {
+        let mut facts = root();
+        facts.rawio = false;
+        assert!(untried(NEVER, &facts, &[]).is_none());
+        let remedy = register(NEVER, &facts, None).remedy;
+        assert!(remedy.is_some_and(|remedy| remedy.contains("needs CAP_SYS_RAWIO")));
+        facts.rawio = true;
+        assert!(untried(0x19c, &facts, &[]).is_none());
     }
 }
