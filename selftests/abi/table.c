@@ -138,6 +138,66 @@ static void policy(void)
 	FIELD(cpupeek_refusals, others);
 }
 
+static void sampler(void)
+{
+	STRUCT(cpupeek_sampler);
+	FIELD(cpupeek_sampler, size);
+	FIELD(cpupeek_sampler, flags);
+	FIELD(cpupeek_sampler, nr_ops);
+	FIELD(cpupeek_sampler, op_size);
+	FIELD(cpupeek_sampler, ops);
+	FIELD(cpupeek_sampler, interval_ns);
+	FIELD(cpupeek_sampler, ring_samples);
+	FIELD(cpupeek_sampler, fd);
+	FIELD(cpupeek_sampler, map_size);
+
+	STRUCT(cpupeek_map);
+	FIELD(cpupeek_map, size);
+	FIELD(cpupeek_map, flags);
+	FIELD(cpupeek_map, nr_slots);
+	FIELD(cpupeek_map, slot_size);
+	FIELD(cpupeek_map, slots);
+	FIELD(cpupeek_map, ring);
+	FIELD(cpupeek_map, ring_samples);
+	FIELD(cpupeek_map, tsc_khz);
+	FIELD(cpupeek_map, interval_ns);
+
+	STRUCT(cpupeek_slot);
+	FIELD(cpupeek_slot, seq);
+	FIELD(cpupeek_slot, cpu);
+	FIELD(cpupeek_slot, status);
+	FIELD(cpupeek_slot, nr_results);
+	FIELD(cpupeek_slot, number);
+	FIELD(cpupeek_slot, tsc);
+	FIELD(cpupeek_slot, time_ns);
+	FIELD(cpupeek_slot, missed);
+	FIELD(cpupeek_slot, skipped);
+	FIELD(cpupeek_slot, busy);
+
+	STRUCT(cpupeek_condition);
+	FIELD(cpupeek_condition, cpu);
+	FIELD(cpupeek_condition, result);
+	FIELD(cpupeek_condition, kind);
+	FIELD(cpupeek_condition, reserved);
+	FIELD(cpupeek_condition, mask);
+	FIELD(cpupeek_condition, bound);
+
+	STRUCT(cpupeek_watch);
+	FIELD(cpupeek_watch, size);
+	FIELD(cpupeek_watch, flags);
+	FIELD(cpupeek_watch, nr_conditions);
+	FIELD(cpupeek_watch, reserved);
+	FIELD(cpupeek_watch, conditions);
+}
+
+static void cpu_word(void)
+{
+	STRUCT(cpupeek_cpu_word);
+	FIELD(cpupeek_cpu_word, size);
+	FIELD(cpupeek_cpu_word, flags);
+	FIELD(cpupeek_cpu_word, address);
+}
+
 static void constants(void)
 {
 	printf("CPUPEEK_DEVICE %s\n", CPUPEEK_DEVICE);
@@ -171,6 +231,18 @@ static void constants(void)
 	CONSTANT(CPUPEEK_NARROW_CPUS);
 	CONSTANT(CPUPEEK_NARROW_NO_CPUID);
 	CONSTANT(CPUPEEK_IOC_REFUSALS);
+	CONSTANT(CPUPEEK_IOC_SAMPLER);
+	CONSTANT(CPUPEEK_IOC_WATCH);
+	CONSTANT(CPUPEEK_IOC_STOP);
+	CONSTANT(CPUPEEK_FEATURE_SAMPLER);
+	CONSTANT(CPUPEEK_SAMPLER_EXACT);
+	CONSTANT(CPUPEEK_WHEN_CHANGED);
+	CONSTANT(CPUPEEK_WHEN_CROSSED);
+	CONSTANT(CPUPEEK_CPU_ANY);
+	CONSTANT(CPUPEEK_IOC_SET_CPU_WORD);
+	CONSTANT(CPUPEEK_IOC_CLEAR_CPU_WORD);
+	CONSTANT(CPUPEEK_FEATURE_CPU_WORD);
+	CONSTANT(CPUPEEK_NO_CPU);
 }
 
 int main(void)
@@ -180,6 +252,8 @@ int main(void)
 	batch();
 	plan();
 	policy();
+	sampler();
+	cpu_word();
 	constants();
 	return 0;
 }

@@ -71,6 +71,17 @@ fn main() {
     structure!(cpupeek_refusal: reg, reserved, count);
     structure!(cpupeek_refusals:
         size, flags, nr_entries, reserved, entries, others);
+    structure!(cpupeek_sampler:
+        size, flags, nr_ops, op_size, ops, interval_ns, ring_samples, fd, map_size);
+    structure!(cpupeek_map:
+        size, flags, nr_slots, slot_size, slots, ring, ring_samples, tsc_khz, interval_ns);
+    structure!(cpupeek_slot:
+        seq, cpu, status, nr_results, number, tsc, time_ns, missed, skipped, busy);
+    structure!(cpupeek_condition:
+        cpu, result, kind, reserved, mask, bound);
+    structure!(cpupeek_watch:
+        size, flags, nr_conditions, reserved, conditions);
+    structure!(cpupeek_cpu_word: size, flags, address);
 
     println!("CPUPEEK_DEVICE {}", CPUPEEK_DEVICE.to_string_lossy());
     constants!(
@@ -103,6 +114,18 @@ fn main() {
         CPUPEEK_NARROW_MSRS,
         CPUPEEK_NARROW_CPUS,
         CPUPEEK_NARROW_NO_CPUID,
-        CPUPEEK_IOC_REFUSALS = CPUPEEK_CONST_IOC_REFUSALS
+        CPUPEEK_IOC_REFUSALS = CPUPEEK_CONST_IOC_REFUSALS,
+        CPUPEEK_IOC_SAMPLER = CPUPEEK_CONST_IOC_SAMPLER,
+        CPUPEEK_IOC_WATCH = CPUPEEK_CONST_IOC_WATCH,
+        CPUPEEK_IOC_STOP = CPUPEEK_CONST_IOC_STOP,
+        CPUPEEK_FEATURE_SAMPLER,
+        CPUPEEK_SAMPLER_EXACT,
+        CPUPEEK_WHEN_CHANGED,
+        CPUPEEK_WHEN_CROSSED,
+        CPUPEEK_CPU_ANY = CPUPEEK_CONST_CPU_ANY,
+        CPUPEEK_IOC_SET_CPU_WORD = CPUPEEK_CONST_IOC_SET_CPU_WORD,
+        CPUPEEK_IOC_CLEAR_CPU_WORD = CPUPEEK_CONST_IOC_CLEAR_CPU_WORD,
+        CPUPEEK_FEATURE_CPU_WORD,
+        CPUPEEK_NO_CPU = CPUPEEK_CONST_NO_CPU
     );
 }

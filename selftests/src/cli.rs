@@ -20,7 +20,8 @@ CPUs go offline, their interrupts are held off, and the module is unloaded again
   --seed N           what random choices begin with (default: the time)
   --provides LIST    what this machine provides, separated by commas, or 'all': a test that is
                      skipped because such a thing is missing has failed
-                     (cpus, hotplug, hold, module, msr, fault, trace, freezer, spare)
+                     (cpus, hotplug, hold, module, msr, fault, counter, trace, freezer,
+                     spare, steal, overcommitted; the last is believed and not looked for)
   --module FILE      the module (default: /lib/cpupeek.ko)
   --hold FILE        the module that holds interrupts off (default: /root/cpupeek_hold.ko)
   --help             this text

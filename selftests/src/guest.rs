@@ -26,6 +26,16 @@ pub fn write(path: impl AsRef<Path>, text: &str) -> Result<(), Errno> {
     fs::write(path, text).map_err(|error| Errno(error.raw_os_error().unwrap_or(0)))
 }
 
+/// What the kernel has logged so far.
+pub fn kernel_log() -> String {
+    const ALL: libc::c_int = 3;
+    let mut text = vec![0u8; 1 << 20];
+    // SAFETY: There is room for that many bytes.
+    let size = unsafe { libc::klogctl(ALL, text.as_mut_ptr().cast(), text.len() as libc::c_int) };
+    text.truncate(usize::try_from(size).expect("root may read the log"));
+    String::from_utf8_lossy(&text).into_owned()
+}
+
 /// The numbers of a list such as "0,2-3".
 pub fn parse_list(list: &str) -> Vec<u32> {
     let mut cpus = Vec::new();
@@ -132,16 +142,44 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// Attributes of the device that can be set.
+pub fn settings() -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(attribute_path("")).expect("the module is loaded") {
+        let entry = entry.expect("a directory can be read");
+        let writable = entry
+            .metadata()
+            .is_ok_and(|file| file.is_file() && !file.permissions().readonly());
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if writable && name != "uevent" {
+            names.push(name);
+        }
+    }
+    names.sort();
+    assert!(!names.is_empty());
+    names
+}
+
 /// What the guest was like before the first test.
 pub struct Baseline {
     online: Vec<u32>,
+    settings: Vec<(String, String)>,
     pub module: PathBuf,
 }
 
 impl Baseline {
     pub fn new(module: PathBuf) -> Self {
+        let value = |name: String| match name.as_str() {
+            // Emulated CPUs of a busy host are slow.
+            "read_timeout_ms" => (name, READ_TIMEOUT_MS.to_string()),
+            _ => {
+                let value = attribute(&name).to_string();
+                (name, value)
+            }
+        };
         Self {
             online: online(),
+            settings: settings().into_iter().map(value).collect(),
             module,
         }
     }
@@ -185,12 +223,14 @@ impl Baseline {
         if !module_is_loaded("cpupeek") {
             note("loading the module", sys::load_module(&self.module, ""));
         }
-        sys::set_mode(crate::device::PATH, 0o600);
-        let timeout = attribute_path("read_timeout_ms");
         note(
-            "setting read_timeout_ms",
-            write(timeout, &READ_TIMEOUT_MS.to_string()),
+            "the device's mode",
+            sys::try_set_mode(crate::device::PATH, 0o600),
         );
+        // A test that fails does not come to put back what it has set.
+        for (name, value) in &self.settings {
+            note(name, write(attribute_path(name), value));
+        }
         trouble
     }
 }

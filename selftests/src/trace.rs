@@ -23,6 +23,8 @@ pub fn remove() -> Result<(), Errno> {
 #[derive(Debug)]
 pub struct Event {
     pub cpu: u32,
+    /// The CPU's time stamp counter.
+    pub tsc: u64,
     pub name: String,
     /// `key=value` words, as they are.
     text: String,
@@ -41,14 +43,15 @@ impl Event {
         &self.text
     }
 
-    /// Of a line such as `  selftests-123   [002] d.h.1  5.678901: kfree: call_site=... ptr=...`.
+    /// Of a line such as `  selftests-123   [002] d.h.1  5678901234: kfree: call_site=... ptr=...`.
     fn parse(line: &str) -> Option<Self> {
         let (_, rest) = line.split_once(" [")?;
         let (cpu, rest) = rest.split_once(']')?;
-        let (_, rest) = rest.split_once(": ")?;
+        let (before, rest) = rest.split_once(": ")?;
         let (name, text) = rest.split_once(':')?;
         Some(Self {
             cpu: cpu.parse().ok()?,
+            tsc: before.split_whitespace().last()?.parse().ok()?,
             name: name.to_owned(),
             text: text.to_owned(),
         })
@@ -71,6 +74,7 @@ impl Trace {
                 "{file} {text}"
             );
         };
+        set("trace_clock", "x86-tsc");
         for (event, filter) in events {
             if !filter.is_empty() {
                 set(&format!("events/{event}/filter"), filter);

@@ -14,8 +14,12 @@ use std::ptr::NonNull;
 
 use libc::{c_int, c_long, c_ulong, pid_t};
 
+mod files;
 mod rights;
+pub use files::*;
+mod threads;
 pub use rights::*;
+pub use threads::*;
 
 /// An error number.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,6 +46,9 @@ impl fmt::Debug for Errno {
             libc::ENOTTY => "ENOTTY",
             libc::ERANGE => "ERANGE",
             libc::ETIME => "ETIME",
+            libc::ENODATA => "ENODATA",
+            libc::ECANCELED => "ECANCELED",
+            libc::EOPNOTSUPP => "EOPNOTSUPP",
             _ => return write!(f, "errno {}", self.0),
         };
         f.write_str(name)
@@ -202,6 +209,7 @@ pub fn fork(f: impl FnOnce()) -> Child {
     let pid = unsafe { libc::fork() };
     assert!(pid != -1, "fork: {:?}", last_error());
     if pid == 0 {
+        crate::kcov::begin();
         f();
         exit(0);
     }
@@ -210,6 +218,7 @@ pub fn fork(f: impl FnOnce()) -> Child {
 
 /// Ends this process without running anything of the parent's.
 pub fn exit(code: i32) -> ! {
+    crate::kcov::end();
     // SAFETY: Has no preconditions.
     unsafe { libc::_exit(code) }
 }
@@ -326,11 +335,18 @@ pub fn geteuid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-pub fn set_mode(path: &str, mode: u32) {
+pub fn try_set_mode(path: &str, mode: u32) -> Result<()> {
     let path = CString::new(path).expect("no NUL in paths");
     // SAFETY: `path` is a string.
-    let ret = unsafe { libc::chmod(path.as_ptr(), mode) };
-    assert!(ret == 0, "chmod {path:?}: {:?}", last_error());
+    match unsafe { libc::chmod(path.as_ptr(), mode) } {
+        0 => Ok(()),
+        _ => Err(last_error()),
+    }
+}
+
+#[track_caller]
+pub fn set_mode(path: &str, mode: u32) {
+    assert_eq!(try_set_mode(path, mode), Ok(()), "chmod {path}");
 }
 
 /// Opens for reading and writing, and says why not.
@@ -340,6 +356,18 @@ pub fn open(path: &str, flags: c_int) -> Result<OwnedFd> {
     let fd = check(unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC) }.into())?;
     // SAFETY: The descriptor is new, and nobody else's.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// Takes over a descriptor by its number.
+pub fn owned(fd: RawFd) -> OwnedFd {
+    // SAFETY: The number is that of an open file, and nobody else's.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Closes a descriptor that somebody else thinks is his.
+pub fn close(fd: RawFd) {
+    // SAFETY: As wrong as the test wants it.
+    assert_eq!(unsafe { libc::close(fd) }, 0, "close: {:?}", last_error());
 }
 
 /// A pipe: the end to read from, and the end to write to.

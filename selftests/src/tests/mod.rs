@@ -2,10 +2,11 @@
 
 //! The tests, and what they need.
 
-mod alloc;
+pub mod alloc;
 mod batch;
 mod blocked;
 mod boot;
+mod cpu_word;
 mod hotplug;
 mod memory;
 mod module;
@@ -14,10 +15,19 @@ mod proof;
 mod read;
 mod reject;
 mod rights;
+mod sampler;
+mod sampler_cli;
+mod sampler_life;
+mod sampler_proof;
+mod sampler_rights;
+mod sampler_tell;
 mod share;
 mod sizes;
 mod stop;
+mod vcpu;
 mod wait;
+
+pub use cpu_word::after_exec;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -67,12 +77,18 @@ pub enum Need {
     Msr,
     /// An MSR that faults.
     Fault,
+    /// A time stamp counter that RDMSR shows counting, which it does not do under plain emulation.
+    Counter,
     /// Tracepoints.
     Trace,
     /// The cgroup freezer.
     Freezer,
     /// A CPU that has not been online since boot.
     Spare,
+    /// What KVM tells of virtual CPUs.
+    Steal,
+    /// A host with fewer processors than this guest has CPUs.
+    Overcommitted,
 }
 
 impl Need {
@@ -83,9 +99,12 @@ impl Need {
         Self::Module,
         Self::Msr,
         Self::Fault,
+        Self::Counter,
         Self::Trace,
         Self::Freezer,
         Self::Spare,
+        Self::Steal,
+        Self::Overcommitted,
     ];
 
     pub fn name(self) -> &'static str {
@@ -96,9 +115,12 @@ impl Need {
             Self::Module => "module",
             Self::Msr => "msr",
             Self::Fault => "fault",
+            Self::Counter => "counter",
             Self::Trace => "trace",
             Self::Freezer => "freezer",
             Self::Spare => "spare",
+            Self::Steal => "steal",
+            Self::Overcommitted => "overcommitted",
         }
     }
 
@@ -126,10 +148,14 @@ impl Need {
             Self::Fault => read::faulting_msr()
                 .is_none()
                 .then(|| "no MSR of those known faults here".into()),
+            Self::Counter => (!read::tsc_counts()).then(|| "no MSR counts here".into()),
             Self::Trace => exists(trace::TRACING, "tracefs"),
             Self::Spare => guest::offline()
                 .is_empty()
                 .then(|| "all CPUs are online".into()),
+            Self::Steal => (!vcpu::are_there()).then(|| "KVM tells nothing of CPUs here".into()),
+            // Nothing tells but who has made the guest.
+            Self::Overcommitted => Some("nobody says that the host has too few processors".into()),
             Self::Freezer => exists("/sys/fs/cgroup/cgroup.procs", "cgroup2"),
         }
     }
@@ -180,7 +206,15 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         proof::TESTS,
         alloc::TESTS,
         hotplug::TESTS,
+        vcpu::TESTS,
         boot::TESTS,
+        sampler::TESTS,
+        sampler_tell::TESTS,
+        sampler_cli::TESTS,
+        sampler_life::TESTS,
+        sampler_rights::TESTS,
+        sampler_proof::TESTS,
+        cpu_word::TESTS,
         module::TESTS,
     ]
     .into_iter()

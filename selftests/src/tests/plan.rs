@@ -9,6 +9,7 @@ use crate::device::{numbered, uapi, Device, Op};
 use crate::device::{BATCH, INFO, OP_SIZE, PREPARE, READ, RUN, SELF, TSC_AUX};
 use crate::guest;
 use crate::plan::{answers, cpupeek_prepare, cpupeek_run, request, try_prepare, Plan, RESULT_SIZE};
+use crate::sampler::SAMPLER;
 use crate::sys::{self, Errno, Pages};
 
 tests! {
@@ -26,6 +27,7 @@ tests! {
     answers_again_and_again: [],
     empty_plan: [],
     refused_operations_stay_refused: [],
+    refusals_are_counted_in_each_run: [],
     mapped_results: [],
     mapping_is_read_only: [],
     mapped_run_without_mapping: [],
@@ -205,7 +207,8 @@ fn commands_of_the_other_descriptor(_: &Env) {
     for cmd in [INFO, READ, BATCH, PREPARE] {
         assert_eq!(sys::ioctl(plan.fd(), cmd, pages.address(0)), not_here);
     }
-    for nr in (0..=0xff).filter(|&nr| nr != RUN & 0xff) {
+    let here = [RUN & 0xff, SAMPLER & 0xff];
+    for nr in (0..=0xff).filter(|nr| !here.contains(nr)) {
         let result = sys::ioctl(plan.fd(), numbered(RUN, nr), pages.address(0));
         assert_eq!(result, not_here, "number {nr}");
     }
@@ -264,6 +267,22 @@ fn refused_operations_stay_refused(_: &Env) {
             answers[2].expect_answer(&good);
         }
     }
+}
+
+/// Whoever adds up comes to what the module has counted.
+fn refusals_are_counted_in_each_run(_: &Env) {
+    let child = sys::fork(|| {
+        sys::set_capabilities(!(1 << sys::CAP_SYS_RAWIO));
+        let secret = Op::msr(0, 0xc000_0082);
+        let ops = [Op::cpuid(0, 0, 0), secret, secret];
+        let plan = Plan::new(&Device::open(), &ops);
+        for _ in 0..3 {
+            let before = guest::attribute("refused_registers");
+            plan.run(&ops)[1].expect_error(&secret, libc::EACCES);
+            assert_eq!(guest::attribute("refused_registers"), before + 2);
+        }
+    });
+    child.expect_success();
 }
 
 fn mapped() -> cpupeek_run {

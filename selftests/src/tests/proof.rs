@@ -3,7 +3,7 @@
 //! What the module says of itself, against what the kernel says: interrupts from /proc/interrupts,
 //! calls from the csd tracepoints, sleeps from getrusage().
 
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::Instant;
 
 use super::blocked::with_blocked_cpu;
@@ -22,6 +22,7 @@ tests! {
     interrupts_arrive: [Cpus],
     refused_operations_interrupt_nobody: [Cpus Trace],
     rounds_are_bounded: [Cpus Trace],
+    rounds_of_many_callers_are_bounded: [Hold Trace],
     sleeps_are_sleeps: [Hold],
     counters_count: [Cpus],
     losses_are_counted: [Hotplug],
@@ -39,7 +40,7 @@ fn ours<'a>(events: &'a [Event], name: &'a str) -> impl Iterator<Item = &'a Even
 /// Runs `action` and returns for each CPU in `cpus` how many calls of the module's were queued on
 /// it. The module's own count must be the sum, and each call must have run where it should.
 #[track_caller]
-fn calls_during(cpus: &[u32], action: impl FnOnce()) -> Vec<usize> {
+pub fn calls_during(cpus: &[u32], action: impl FnOnce()) -> Vec<usize> {
     let before = attribute("interrupts");
     let trace = Trace::start(CALLS);
     action();
@@ -223,6 +224,72 @@ fn rounds_are_bounded(_: &Env) {
     for (asked, op) in ops.iter().zip(&answers) {
         op.expect_answer(asked);
     }
+    // A round also ends after some time, which on a busy host is soon over: some of many small
+    // batches get as far as the number of operations.
+    let ops = &ops[..limit + 1];
+    for _ in 0..200 {
+        let before = attribute("interrupts");
+        device.batch(ops);
+        let calls = attribute("interrupts") - before;
+        assert!(calls > 1, "one round for {} operations", ops.len());
+    }
+}
+
+/// One interrupt has a CPU do what everybody has asked of it until then. Together that is four rounds,
+/// and one operation of each caller who comes after them.
+fn rounds_of_many_callers_are_bounded(_: &Env) {
+    const CALLERS: usize = 16;
+    const INTERRUPT: &[(&str, &str)] = &[
+        ("irq_vectors/call_function_single_entry", ""),
+        ("irq_vectors/call_function_single_exit", ""),
+    ];
+    let limit = Device::open().info().max_round_ops as usize;
+    // Starting it needs all CPUs.
+    let trace = Trace::start(INTERRUPT);
+    with_blocked_cpu(|blocked| {
+        let ops = vec![Op::msr(blocked.cpu, TSC_AUX); limit];
+        let before = attribute("interrupts");
+        let answers: Vec<Op> = thread::scope(|scope| {
+            let call = || {
+                sys::pin(&blocked.others).expect("they are online");
+                Device::open().batch(&ops)
+            };
+            let callers: Vec<_> = (0..CALLERS).map(|_| scope.spawn(call)).collect();
+            guest::wait_until("all of them have called", || {
+                attribute("interrupts") - before == CALLERS as u64
+            });
+            blocked.let_go();
+            let answers = callers
+                .into_iter()
+                .flat_map(|caller| caller.join().unwrap());
+            answers.collect()
+        });
+        let events = trace.stop();
+
+        let mut times: Vec<u64> = answers.iter().map(|op| op.tsc).collect();
+        times.sort_unstable();
+        let (mut largest, mut all) = (0, 0);
+        let mut entered = None;
+        for event in events.iter().filter(|event| event.cpu == blocked.cpu) {
+            if event.name == "call_function_single_entry" {
+                entered = Some(event.tsc);
+            } else if let Some(entry) = entered.take() {
+                // One event is switched on before the other, with interrupts in between.
+                let within = |&&tsc: &&u64| entry < tsc && tsc < event.tsc;
+                let count = times.iter().filter(within).count();
+                largest = largest.max(count);
+                all += count;
+            }
+        }
+        eprintln!("at most {largest} operations in an interrupt, {all} in all");
+        assert!(all >= limit, "interrupts performed {all} operations only");
+        let most = 4 * limit + CALLERS;
+        assert!(largest < most, "{largest} operations in an interrupt");
+        assert!(
+            largest >= CALLERS,
+            "only {largest}: they did not come together"
+        );
+    });
 }
 
 fn sleeps_are_sleeps(_: &Env) {

@@ -38,6 +38,18 @@ pub fn faulting_msr() -> Option<u32> {
     MAY_FAULT.iter().copied().find(faults)
 }
 
+/// IA32_TIME_STAMP_COUNTER.
+pub const TSC: u32 = 0x10;
+
+/// Whether the time stamp counter, read as an MSR, goes on.
+pub fn tsc_counts() -> bool {
+    let Ok(device) = Device::try_open() else {
+        return false;
+    };
+    let [one, other] = [(); 2].map(|()| device.read(Op::msr(SELF, TSC)));
+    one.status == 0 && other.status == 0 && one.value() != other.value()
+}
+
 fn info_tells_the_truth(_: &Env) {
     let info = Device::open().info();
     assert_eq!(info.size as usize, size_of_val(&info));

@@ -246,6 +246,9 @@ fn unknown_command(_: &Env) {
         uapi::CPUPEEK_CONST_IOC_GET_ALLOW,
         uapi::CPUPEEK_CONST_IOC_NARROW,
         uapi::CPUPEEK_CONST_IOC_REFUSALS,
+        uapi::CPUPEEK_CONST_IOC_SAMPLER,
+        uapi::CPUPEEK_CONST_IOC_SET_CPU_WORD,
+        uapi::CPUPEEK_CONST_IOC_CLEAR_CPU_WORD,
     ]
     .map(|cmd| cmd & 0xff);
     for cmd in [INFO, READ, BATCH] {
