@@ -136,13 +136,21 @@ impl Narrow {
     }
 
     pub fn apply(&self, device: &Device) -> Result<()> {
+        // What is not given has no address.
+        let place = |there: bool, address: usize| if there { address as u64 } else { 0 };
         let mut header = cpupeek_narrow {
             size: size_of::<cpupeek_narrow>() as u32,
             flags: self.flags,
             nr_ranges: self.ranges.len() as u32,
             cpus_size: size_of_val(self.cpus.as_slice()) as u32,
-            ranges: self.ranges.as_ptr().expose_provenance() as u64,
-            cpus: self.cpus.as_ptr().expose_provenance() as u64,
+            ranges: place(
+                !self.ranges.is_empty(),
+                self.ranges.as_ptr().expose_provenance(),
+            ),
+            cpus: place(
+                !self.cpus.is_empty(),
+                self.cpus.as_ptr().expose_provenance(),
+            ),
         };
         device.ioctl(NARROW, address(&mut header))
     }

@@ -24,6 +24,8 @@ pub enum Expected {
     Frequency,
     FrequencyError,
     Residency,
+    /// What KVM tells, which the selftests look at.
+    Vcpu,
     /// What a counter of 32 bits has counted, in 2^-exponent J.
     Energy {
         register: u32,
@@ -116,6 +118,14 @@ pub fn files(device: &Device, cpu: u32) -> Files {
             files.insert("freq_error_ppm", Expected::FrequencyError);
             files.insert("c0_permille", Expected::Residency);
         }
+    }
+    // Bit 0 says that the kernel uses its record.
+    if cpu
+        .register(0x4b56_4d03)
+        .is_some_and(|record| record & 1 != 0)
+    {
+        files.insert("vcpu_preempted", Expected::Vcpu);
+        files.insert("steal_us", Expected::Vcpu);
     }
     match machine().vendor.as_str() {
         "GenuineIntel" => intel(&cpu, &mut files),

@@ -14,18 +14,17 @@ use cpupeek_selftests::guest;
 use cpupeek_selftests::hold;
 use cpupeek_selftests::sys::{self, Child, Exit, Pages};
 use cpupeek_selftests::tests::Env;
-use cpupeek_selftests::trace::{Trace, TRACING};
+use cpupeek_selftests::trace::{Event, Trace};
 
 use super::{set, tests};
 use crate::policy::Plan;
-use crate::who::{as_user, open_to_all, OTHER, USER};
+use crate::who::{as_user, open_to_all, USER};
 
 tests! {
     "fairness";
     a_user_gets_his_share: [Cpus],
     what_an_interrupt_costs_is_charged: [Cpus Trace],
     a_users_processes_have_one_share: [Cpus],
-    descriptors_opened_by_turns_are_no_trick: [Cpus],
     plans_are_throttled_too: [Cpus],
     what_is_abandoned_is_charged: [Hold],
     root_is_not_throttled: [Cpus],
@@ -37,16 +36,16 @@ tests! {
 /// What a user may use at once, besides his share: 200 ms of it.
 const BURST: Duration = Duration::from_millis(200);
 
-const THREADS: u32 = 6;
+pub(super) const THREADS: u32 = 6;
 
 /// A round ends by itself after this, so that a longer time between two time stamps is not work.
 const ROUND: Duration = Duration::from_micros(100);
 
 /// For each thread, how long the target has worked for it in TSC cycles; shared with children.
-struct Worked(Pages);
+pub(super) struct Worked(Pages);
 
 impl Worked {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(Pages::new(1, true))
     }
 
@@ -69,7 +68,7 @@ fn cycles(time: Duration) -> u64 {
 }
 
 /// What a CPU lost to us, and in what time.
-struct Lost {
+pub(super) struct Lost {
     time: Duration,
     of: Duration,
 }
@@ -82,7 +81,7 @@ impl Lost {
     /// Checks that it is what users may take at `permille`: each his share and his burst, and a round
     /// for each thread of his that went off at the same time.
     #[track_caller]
-    fn expect_within(&self, permille: u32, users: u32, threads: u32) {
+    pub(super) fn expect_within(&self, permille: u32, users: u32, threads: u32) {
         let allowed = (self.of + BURST) * permille / 1000 * users + ROUND * threads;
         println!(
             "{} permille, {permille} are one user's share",
@@ -96,29 +95,21 @@ impl Lost {
     }
 }
 
-/// The time stamp of a line of a trace, in microseconds.
-fn stamp(line: &str) -> Option<u64> {
-    let (before, _) = line.split_once(": csd_function_")?;
-    let (seconds, us) = before.rsplit(' ').next()?.split_once('.')?;
-    Some(seconds.parse::<u64>().ok()? * 1_000_000 + us.parse::<u64>().ok()?)
-}
-
-/// What `target` was away for in calls of ours, by a trace of the calls to it.
-fn away(text: &str) -> Duration {
+/// For how many cycles `target` was away in calls of ours, by a trace of the calls to it.
+fn away(events: &[Event], target: u32) -> u64 {
     let (mut total, mut entry) = (0, None);
-    for line in text.lines().filter(|line| line.contains("csd_function_")) {
-        let Some(at) = stamp(line) else { continue };
-        if line.contains("csd_function_entry") {
-            entry = line.contains("cpupeek").then_some(at);
+    for event in events.iter().filter(|event| event.cpu == target) {
+        if event.name == "csd_function_entry" {
+            entry = event.text().contains("cpupeek").then_some(event.tsc);
         } else if let Some(entered) = entry.take() {
-            total += at - entered;
+            total += event.tsc - entered;
         }
     }
-    Duration::from_micros(total)
+    total
 }
 
 /// What a CPU loses while `hog` runs, which says how long it has worked for it.
-fn lost_by(hog: impl FnOnce(&Worked)) -> Lost {
+pub(super) fn lost_by(hog: impl FnOnce(&Worked)) -> Lost {
     let worked = Worked::new();
     let start = Instant::now();
     hog(&worked);
@@ -132,11 +123,11 @@ fn lost_by(hog: impl FnOnce(&Worked)) -> Lost {
     }
 }
 
-fn target() -> u32 {
+pub(super) fn target() -> u32 {
     guest::online().pop().expect("there are two")
 }
 
-fn duration(env: &Env) -> Duration {
+pub(super) fn duration(env: &Env) -> Duration {
     env.soak
         .clamp(Duration::from_secs(3), Duration::from_secs(20))
 }
@@ -165,7 +156,7 @@ fn batch_work(fd: i32, ops: &mut [Op], target: u32, round: u64) -> u64 {
 }
 
 /// Has `threads` threads read as much of `target` as they can. `first` is the number of the first.
-fn read_hard(
+pub(super) fn read_hard(
     worked: &Worked,
     fds: &[i32],
     (first, threads): (u32, u32),
@@ -248,9 +239,8 @@ fn what_an_interrupt_costs_is_charged(env: &Env) {
         );
     });
     let of = start.elapsed();
-    let path = format!("{TRACING}/instances/cpupeek-selftests/per_cpu/cpu{target}/trace");
-    let away = away(&guest::read(path).expect("the trace"));
-    trace.stop();
+    let us = away(&trace.stop(), target) * 1000 / u64::from(Device::open().info().tsc_khz);
+    let away = Duration::from_micros(us);
     let allowed = (of + BURST) * PERMILLE / 1000;
     println!("away for {away:?} of {of:?}, of which {allowed:?} were allowed");
     // Tracing costs too, and the processor that is emulated does not always run.
@@ -274,30 +264,6 @@ fn a_users_processes_have_one_share(env: &Env) {
         processes.into_iter().for_each(Child::expect_success);
     });
     lost.expect_within(1, 1, 8);
-}
-
-/// Opens the device as a user, and comes back.
-fn open_as(user: u32) -> Device {
-    // SAFETY: Has no preconditions.
-    assert_eq!(unsafe { libc::seteuid(user) }, 0);
-    let device = Device::open();
-    // SAFETY: As above.
-    assert_eq!(unsafe { libc::seteuid(0) }, 0);
-    device
-}
-
-fn descriptors_opened_by_turns_are_no_trick(env: &Env) {
-    let (target, duration) = (target(), duration(env));
-    open_to_all();
-    set("unprivileged_permille", 1);
-    let devices: Vec<Device> = (0..40)
-        .map(|i| open_as(if i % 2 == 0 { USER } else { OTHER }))
-        .collect();
-    let fds: Vec<i32> = devices.iter().map(Device::fd).collect();
-    let lost = lost_by(|worked| {
-        as_user(|| read_hard(worked, &fds, (0, 40), target, duration));
-    });
-    lost.expect_within(1, 2, 40);
 }
 
 fn plans_are_throttled_too(_: &Env) {
@@ -377,7 +343,7 @@ fn root_is_not_throttled(env: &Env) {
     assert!(lost.permille() > 1, "that much is more than a user might");
 }
 
-fn wait_until_throttled(before: u64) {
+pub(super) fn wait_until_throttled(before: u64) {
     guest::wait_until("the reader is throttled", || {
         guest::attribute("throttled") > before
     });

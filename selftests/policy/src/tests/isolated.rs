@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use cpupeek_selftests::device::{Device, Op, SELF, TSC_AUX};
 use cpupeek_selftests::guest;
+use cpupeek_selftests::sampler::Sampler;
 use cpupeek_selftests::sys::{self, Errno, Result};
 use cpupeek_selftests::tests::Env;
 
@@ -22,6 +23,7 @@ tests! {
     the_flag_alone_does_not: [Cpus],
     a_thread_on_it_reads_it: [Cpus],
     a_plan_leaves_it_alone: [Cpus],
+    a_sampler_leaves_it_alone: [Cpus],
     named_values_wait_for_a_thread_there: [Cpus],
     named_values_are_refreshed_if_that_is_set: [Cpus],
     not_probed_unless_asked_for: [Cpus],
@@ -96,12 +98,16 @@ fn left_alone_by_everybody(_: &Env) {
         let device = Device::open();
         off_isolated();
         expect_left_alone(&device);
-        // Not even who may run there.
+        // Not even who may run there, unless he just does.
         for cpu in isolated() {
-            sys::pin(&[others()[0], cpu]).expect("they are online");
-            let refused = (0..10)
-                .any(|_| device.read(Op::msr(cpu, TSC_AUX)).result() == Err(Errno(libc::EPERM)));
-            assert!(refused);
+            let mut refused = false;
+            while !refused {
+                sys::pin(&others()[..1]).expect("it is online");
+                sys::pin(&[others()[0], cpu]).expect("they are online");
+                let outcome = device.read(Op::msr(cpu, TSC_AUX)).result();
+                refused = outcome == Err(Errno(libc::EPERM));
+                assert!(refused || outcome.is_ok(), "{outcome:?}");
+            }
         }
     });
 }
@@ -182,6 +188,31 @@ fn a_plan_leaves_it_alone(_: &Env) {
     for result in results(&Plan::new(&device, &ops)) {
         assert_eq!(result, Ok(()));
     }
+}
+
+/// Neither its start nor its timers are there, unless they were asked for.
+fn a_sampler_leaves_it_alone(_: &Env) {
+    off_isolated();
+    let device = Device::open();
+    let cpu = isolated()[0];
+    let ops = [Op::msr(0, TSC_AUX), Op::msr(cpu, TSC_AUX)];
+    let before = interrupts(cpu);
+    for _ in 0..20 {
+        let sampler = Sampler::new(&device, &ops, |_| ());
+        sampler.wait_beyond(0, 3);
+        sampler.latest(1).expect_nothing(libc::EPERM);
+    }
+    let made = interrupts(cpu) - before;
+    assert!(made < 20, "{made} calls interrupted CPU {cpu}");
+
+    let ops = ops.map(disturbing);
+    let sampler = Sampler::new(&device, &ops, |_| ());
+    let sample = sampler.wait_beyond(1, 3);
+    assert_eq!(sample.value(0) & 0xfff, cpu.into());
+    as_user(|| {
+        let sampler = Sampler::new(&Device::open(), &ops, |_| ());
+        sampler.latest(1).expect_nothing(libc::EPERM);
+    });
 }
 
 fn value_of(cpu: u32, name: &str) -> Result<u64> {

@@ -48,6 +48,11 @@ fn confidentiality_is_kept_from_root(_: &Env) {
         expect(&device, Op::msr(0, TSC_AUX), Ok(()));
         expect(&device, Op::msr(0, 0xc000_0082), Err(libc::EACCES));
     });
+    // Nobody but root is asked about, since asking is logged.
+    let logged = || guest::kernel_log().matches("Lockdown: ").count();
+    let before_user = logged();
+    as_user(|| (0..20).for_each(|_| drop(Device::open())));
+    assert_eq!(logged(), before_user);
     // Rights are decided at open.
     expect(&before, Op::msr(0, 0xc000_0082), Ok(()));
 }

@@ -2,6 +2,7 @@
 
 //! The tests, by subject.
 
+mod accounts;
 mod broker;
 mod count;
 mod cpus;
@@ -13,6 +14,7 @@ mod load;
 mod lockdown;
 mod narrow;
 mod never;
+mod partition;
 mod rights;
 
 use cpupeek_selftests::guest;
@@ -64,9 +66,11 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         narrow::TESTS,
         broker::TESTS,
         fairness::TESTS,
+        accounts::TESTS,
         load::TESTS,
         fuzz::TESTS,
         isolated::TESTS,
+        partition::TESTS,
         lockdown::TESTS,
         count::TESTS,
     ]

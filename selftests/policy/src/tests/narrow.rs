@@ -2,6 +2,9 @@
 
 //! A descriptor can be narrowed, and never widened.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
 use cpupeek_client::uapi::{self, cpupeek_narrow};
 use cpupeek_selftests::device::{sized, Device, Op, SELF, TSC_AUX};
 use cpupeek_selftests::guest;
@@ -18,6 +21,7 @@ tests! {
     to_registers_cpus_and_no_cpuid: [Cpus],
     a_user_can_narrow_too: [Cpus],
     never_wider: [Cpus],
+    by_several_threads_at_once: [Cpus],
     plans_made_later_are_narrow: [],
     it_goes_with_the_descriptor: [Cpus],
     a_narrowed_descriptor_sets_no_policy: [],
@@ -159,6 +163,35 @@ fn never_wider(env: &Env) {
     }
 }
 
+/// Each thread takes another register away, at the same moment as the others. None comes back.
+fn by_several_threads_at_once(_: &Env) {
+    let regs = [PAT, TSC_AUX, 0xe7, 0x10];
+    let cpus = guest::online();
+    for round in 0..100 {
+        let device = Device::open();
+        let waiting = AtomicUsize::new(regs.len());
+        thread::scope(|scope| {
+            for (i, reg) in regs.into_iter().enumerate() {
+                let (device, waiting, cpu) = (&device, &waiting, cpus[i % cpus.len()]);
+                scope.spawn(move || {
+                    sys::pin(&[cpu]).expect("it is online");
+                    let but = Narrow::to_msrs(&[range(0, reg - 1), range(reg + 1, u32::MAX)]);
+                    waiting.fetch_sub(1, Ordering::SeqCst);
+                    while waiting.load(Ordering::SeqCst) != 0 {
+                        thread::yield_now();
+                    }
+                    but.apply(device).expect("NARROW");
+                });
+            }
+        });
+        for reg in regs {
+            let asked = Op::msr(0, reg);
+            let status = device.read(asked).status;
+            assert_eq!(status, -libc::EACCES, "round {round}: {asked:?}");
+        }
+    }
+}
+
 fn plans_made_later_are_narrow(_: &Env) {
     let device = Device::open();
     let ops = [Op::msr(0, PAT), Op::msr(0, TSC_AUX), Op::cpuid(0, 0, 0)];
@@ -270,6 +303,16 @@ fn malformed(_: &Env) {
     assert_eq!(raw(|h| h.cpus_size = 4), Err(libc::EINVAL));
     assert_eq!(raw(|h| h.cpus_size = u32::MAX), Err(libc::EINVAL));
     assert_eq!(raw(|h| h.nr_ranges = u32::MAX), Err(libc::E2BIG));
+    let no_msrs = |h: &mut cpupeek_narrow| {
+        h.flags &= !uapi::CPUPEEK_NARROW_MSRS;
+        h.nr_ranges = 0;
+    };
+    let no_cpus = |h: &mut cpupeek_narrow| {
+        h.flags &= !uapi::CPUPEEK_NARROW_CPUS;
+        h.cpus_size = 0;
+    };
+    assert_eq!(raw(no_msrs), Err(libc::EINVAL), "ranges without the flag");
+    assert_eq!(raw(no_cpus), Err(libc::EINVAL), "CPUs without the flag");
     assert_eq!(raw(|h| h.ranges = 16), Err(libc::EFAULT));
     assert_eq!(raw(|h| h.cpus = 16), Err(libc::EFAULT));
     assert_eq!(device.ioctl(sized(NARROW, 31), 0), Err(Errno(libc::EINVAL)));

@@ -323,7 +323,16 @@ fn one_value_for_a_package(_: &Env) {
 }
 
 fn modes(_: &Env) {
-    let raw = ["tsc", "aperf", "mperf", "pperf", "smi", "ptsc", "irperf"];
+    let raw = [
+        "tsc",
+        "aperf",
+        "mperf",
+        "pperf",
+        "smi",
+        "ptsc",
+        "irperf",
+        "vcpu_preempted",
+    ];
     let cpu = guest::online()[0];
     let names = files::all_names(cpu);
     for name in &names {

@@ -11,6 +11,7 @@ mod frequency;
 mod hotplug;
 mod idle;
 mod input;
+mod sampler;
 
 use std::path::Path;
 
@@ -80,6 +81,7 @@ pub fn all() -> impl Iterator<Item = &'static (On, Test)> {
         frequency::TESTS,
         hotplug::TESTS,
         idle::TESTS,
+        sampler::TESTS,
         command::TESTS,
         cost::TESTS,
     ]
