@@ -84,7 +84,7 @@ fn fact_ratio(fact: String, other: String) -> impl Fn(&Boot) -> Option<f64> {
 const ALL_16: (&str, u32, &str) = ("all", 16, "idle");
 const ENVS: &[&str] = &["tcg4", "tcg8", "tcg2poll", "kvm2"];
 
-/// The goals of issue 6.
+/// The goals of issues 6, 9 and 10.
 fn goals() -> Vec<Goal> {
     use Bound::{AtLeast, AtMost, Below};
     let mut goals = vec![
@@ -129,6 +129,30 @@ fn goals() -> Vec<Goal> {
             "one CPU x 1: READ's wall time by pread's",
             AtMost(0.6),
             ratio(wall, ("read", "pread"), ("one", 1, "idle")),
+        ),
+        goal(
+            "words",
+            "which CPU this is: instructions of getcpu() by those of the word",
+            AtLeast(10.0),
+            fact_ratio("instructions/getcpu".into(), "instructions/cpu_word".into()),
+        ),
+        goal(
+            "words",
+            "which CPU this is: instructions of the word by sched_getcpu()'s",
+            AtMost(1.2),
+            fact_ratio(
+                "instructions/cpu_word".into(),
+                "instructions/sched_getcpu".into(),
+            ),
+        ),
+        goal(
+            "words",
+            "a migration: microseconds more with a word, 1000 instructions each",
+            AtMost(2.0),
+            |boot| {
+                let with = boot.fact("migration_with_word_us")?;
+                Some(with - boot.fact("migration_us")?)
+            },
         ),
         goal(
             "icount",
@@ -178,6 +202,30 @@ fn goals() -> Vec<Goal> {
             },
         ),
     ];
+    goals.push(goal(
+        "tcg4",
+        "one CPU x 1: pread's wall time by that of a mapped value",
+        AtLeast(200.0),
+        ratio(wall, ("pread", "mapped"), ("one", 1, "idle")),
+    ));
+    for (cpus, regs) in [("one", 1), ("one", 16), ("all", 16)] {
+        goals.push(goal(
+            "tcg4",
+            format!("{cpus} CPU(s) x {regs}: wall time of mapped values by that of plain loads"),
+            AtMost(3.0),
+            ratio(wall, ("mapped", "plain_load"), (cpus, regs, "idle")),
+        ));
+    }
+    goals.push(goal(
+        "tcg4",
+        "interrupts that a sampler of 16 registers on all CPUs sends in 2 s",
+        AtMost(0.0),
+        |boot| {
+            // Otherwise it has not run.
+            let ran = boot.fact("sampler_samples")? >= 100.0;
+            boot.fact("sampler_interrupts").filter(|_| ran)
+        },
+    ));
     for (target, limit) in [("blocked_10ms", 0.06), ("blocked_1ms", 0.2)] {
         goals.push(goal(
             "tcg4",

@@ -5,6 +5,7 @@
 mod blocked;
 mod chart;
 mod count;
+mod crowded;
 mod guest;
 mod idle;
 mod judge;
@@ -16,6 +17,7 @@ mod report;
 mod spin;
 mod sys;
 mod table;
+mod words;
 
 use guest::Guest;
 use std::path::Path;
@@ -25,6 +27,9 @@ const HELP: &str = "\
 Usage: cpupeek-bench measure ENV [idle|other|blocked]...
                                     in a guest: measures all or these parts, and prints lines of JSON
        cpupeek-bench count          in a guest with --icount: counts instructions
+       cpupeek-bench words          in a guest with --icount: what knowing one's CPU costs
+       cpupeek-bench migrate        what having it in memory adds to a migration
+       cpupeek-bench crowded        in a KVM guest with more CPUs than its host
        cpupeek-bench report DIR     on the host: from DIR/boots/ENV-N.jsonl makes a table, DIR/results.json,
                                     DIR/facts.json and DIR/bench.svg
        cpupeek-bench judge DIR      on the host: says which goals were reached
@@ -59,6 +64,9 @@ fn main() -> ExitCode {
     let result = match arguments[..] {
         ["measure", env, ref parts @ ..] => measure(env, parts),
         ["count"] => Guest::new("icount").and_then(|guest| count::measure(&guest)),
+        ["crowded"] => Guest::new("crowded").and_then(|guest| crowded::measure(&guest)),
+        ["words"] => Guest::new("words").and_then(|guest| words::count(&guest)),
+        ["migrate"] => Guest::new("words").and_then(|guest| words::migrate(&guest)),
         ["report", directory] => report::report(Path::new(directory)),
         ["judge", directory] => judge::judge(Path::new(directory)),
         ["--help" | "-h"] => {

@@ -15,7 +15,24 @@ pub fn measure(guest: &Guest) -> Result<(), String> {
     guest.usual.set()?;
     stretches(guest)?;
     more_cpus(guest)?;
-    more_operations(guest)
+    more_operations(guest)?;
+    samplers(guest)
+}
+
+/// How many interrupts a sampler of 16 registers on all CPUs sends from CPU to CPU after its start,
+/// and how many samples it takes in the meantime.
+fn samplers(guest: &Guest) -> Result<(), String> {
+    let sweep = guest.sweep("all", 16)?;
+    let sampler = readers::sampler(&sweep).map_err(|error| format!("no sampler: {error}"))?;
+    let samples = sys::module_counter("samples")?;
+    let calls = sys::module_counter("interrupts")?;
+    thread::sleep(std::time::Duration::from_secs(2));
+    let env = &guest.env;
+    let taken = sys::module_counter("samples")? - samples;
+    let sent = sys::module_counter("interrupts")? - calls;
+    drop(sampler);
+    print_fact(env, "sampler_samples".into(), taken as f64)?;
+    print_fact(env, "sampler_interrupts".into(), sent as f64)
 }
 
 fn batch(guest: &Guest, cpus: &[u32], regs: Vec<u32>) -> Batch {

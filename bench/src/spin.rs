@@ -22,6 +22,11 @@ fn set(name: &str, value: u64) -> Result<(), String> {
         .map_err(|error| format!("cannot write {value} to {path}: {error}"))
 }
 
+/// Whether callers spin for virtual CPUs that are preempted too.
+pub fn set_spin_preempted(on: bool) -> Result<(), String> {
+    set("spin_preempted", on.into())
+}
+
 /// How long callers spin before they sleep, at least and at most, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {

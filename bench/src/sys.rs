@@ -204,3 +204,27 @@ pub fn perf_event_open(
     // SAFETY: The descriptor is new, and nobody else's.
     Ok(unsafe { OwnedFd::from_raw_fd(check(ret)? as i32) })
 }
+
+/// One of the module's numbers in sysfs.
+pub fn module_counter(name: &str) -> Result<u64, String> {
+    let path = format!("/sys/class/misc/cpupeek/{name}");
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+    text.trim()
+        .parse()
+        .map_err(|error| format!("{path}: {error}"))
+}
+
+/// The number of this thread's CPU, as the C library finds it.
+pub fn sched_getcpu() -> Option<u32> {
+    // SAFETY: Has no preconditions.
+    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
+/// The same by a system call.
+pub fn getcpu() -> Option<u32> {
+    let mut cpu = 0u32;
+    let none = std::ptr::null_mut::<u32>();
+    // SAFETY: `cpu` may be written.
+    let ret = unsafe { libc::syscall(libc::SYS_getcpu, &mut cpu, none, none) };
+    (ret == 0).then_some(cpu)
+}

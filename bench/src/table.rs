@@ -50,6 +50,8 @@ pub const CASES: &[&str] = &[
     "fixed_20",
     "fixed_50",
     "fixed_100",
+    "mapped",
+    "plain_load",
     "empty",
 ];
 

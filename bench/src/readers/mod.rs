@@ -3,9 +3,11 @@
 //! Ways to read some registers of some CPUs. All read the same ones.
 
 mod cpupeek;
+mod mapped;
 mod old;
 
 pub use cpupeek::{Batch, Device, Plan, Reads, Wait};
+pub use mapped::sampler;
 
 use std::io;
 
@@ -81,6 +83,8 @@ pub fn reader(case: &str, sweep: &Sweep, device: &Device) -> io::Result<Option<B
         "sleep" => Box::new(batch(Wait::Sleep)),
         "spin" => Box::new(batch(Wait::Spin)),
         "prepared" => Box::new(Plan::new(device, sweep)?),
+        "mapped" => Box::new(mapped::Mapped::new(sweep)?),
+        "plain_load" => Box::new(mapped::PlainLoad::new(sweep)?),
         "empty" => Box::new(Batch::empty(device)),
         _ if case == "batch" || case.starts_with("fixed_") => Box::new(batch(Wait::Adaptive)),
         _ => return Err(io::Error::other(format!("there is no case '{case}'"))),
