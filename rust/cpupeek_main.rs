@@ -152,7 +152,9 @@ impl kernel::InPlaceModule for CpuPeek {
                 _nodes <- kapi::hotplug::HotplugRegistration::new(nodes.clone()),
                 _device <- kapi::misc::Registration::new(shared),
                 _: {
-                    nodes.admit();
+                    if nodes.admit().is_err() {
+                        pr_warn!("no memory: the files in /dev/cpupeek-cpu cannot be opened\n");
+                    }
                 },
             }? Error))
         })

@@ -30,9 +30,8 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
-            Acquire,
             Atomic,
-            Release, //
+            Relaxed, //
         },
         Mutex, //
     },
@@ -72,11 +71,12 @@ pub(crate) trait CpuNode: Descriptor {
 /// # Invariants
 ///
 /// From the end of initialisation until `drop()`: `first` is the first number of a region with one for
-/// each file of each possible CPU number, which is ours; `cdev` has been added for it; `class` is ours.
+/// each file of each possible CPU number, which is ours; `cdev` is initialised, and added for it if
+/// `admitting`; `class` is ours.
 #[pin_data(PinnedDrop)]
 pub(crate) struct CpuNodes<T: CpuNode> {
     shared: T::Shared,
-    /// The files may be opened.
+    /// The files can be opened.
     admitting: Atomic<bool>,
     first: bindings::dev_t,
     class: *mut bindings::class,
@@ -134,37 +134,38 @@ impl<T: CpuNode> CpuNodes<T> {
             // SAFETY: The name lives for ever.
             let class = from_err_ptr(unsafe { bindings::class_create(T::CLASS.as_char_ptr()) })?;
             let (number, ours) = (region.first, class);
+            // INVARIANT: The region is given back by `drop()`.
+            core::mem::forget(region);
             Ok(try_pin_init!(Self {
                 shared,
                 admitting: Atomic::new(false),
                 first: number,
                 class: ours,
                 made <- new_mutex!(KVec::new(), "cpupeek_nodes"),
-                cdev <- Opaque::try_ffi_init(move |cdev: *mut bindings::cdev| {
+                cdev <- Opaque::ffi_init(|cdev: *mut bindings::cdev| {
                     // SAFETY: The place can be written, and stays where it is. The operations and
-                    // the module live longer than what is added.
-                    let added = to_result(unsafe {
+                    // the module live longer than it.
+                    unsafe {
                         bindings::cdev_init(cdev, Self::FOPS.as_ptr());
                         (*cdev).owner = (&raw const bindings::__this_module).cast_mut();
-                        bindings::cdev_add(cdev, number, region.count)
-                    });
-                    match added {
-                        // INVARIANT: The region is given back by `drop()`.
-                        Ok(()) => core::mem::forget(region),
-                        // SAFETY: The class was made above, and nobody has seen it.
-                        Err(_) => unsafe { bindings::class_destroy(ours) },
                     }
-                    added
                 }),
                 _pin: PhantomPinned,
             }? Error))
         })
     }
 
-    /// From now on the files may be opened; before, that is [`ENXIO`]. The module must not go any more
-    /// while somebody has one open, so it has been initialised.
-    pub(crate) fn admit(&self) {
-        self.admitting.store(true, Release);
+    /// From now on the files can be opened; before, that is [`ENXIO`], and nobody comes into this module.
+    /// So this is for when loading it cannot fail any more: a module that is given up does not wait for
+    /// whoever is in it. Once only.
+    ///
+    /// [`ENOMEM`] if there is no memory; then the files stay closed.
+    pub(crate) fn admit(&self) -> Result {
+        // SAFETY: By the type invariant, it is initialised and the numbers are ours; `drop()` deletes it.
+        to_result(unsafe { bindings::cdev_add(self.cdev.get(), self.first, Self::count()) })?;
+        // INVARIANT: It has just been added.
+        self.admitting.store(true, Relaxed);
+        Ok(())
     }
 
     /// Makes the devices of all CPUs that are online. Isolated ones do not notice, other than if they
@@ -232,9 +233,6 @@ impl<T: CpuNode> CpuNodes<T> {
                 .byte_sub(offset)
                 .cast::<Self>()
         };
-        if !nodes.admitting.load(Acquire) {
-            return ENXIO.to_errno();
-        }
         // SAFETY: It is the inode of a device, which has a number.
         let minor = unsafe { helpers::cpupeek_helper_iminor(inode) };
         let files = T::FILES.len() as u32;
@@ -314,7 +312,9 @@ impl<T: CpuNode> PinnedDrop for CpuNodes<T> {
         // SAFETY: By the type invariant, all of that is ours; there are no open files, since they hold
         // the module, and without devices there are no new ones.
         unsafe {
-            bindings::cdev_del(self.cdev.get());
+            if self.admitting.load(Relaxed) {
+                bindings::cdev_del(self.cdev.get());
+            }
             bindings::class_destroy(self.class);
             bindings::unregister_chrdev_region(self.first, Self::count());
         }
