@@ -18,6 +18,7 @@ use crate::{
         Extent,
         Group, //
     },
+    kapi::task,
     stats::Counter, //
 };
 use kernel::{
@@ -26,10 +27,6 @@ use kernel::{
         Acquire,
         Full,
         Relaxed, //
-    },
-    time::{
-        delay::fsleep,
-        Delta, //
     }, //
 };
 
@@ -67,7 +64,11 @@ impl Values {
             return Ok(0);
         }
         if need == Need::Window {
-            fsleep(Delta::from_micros(self.window_us() as i64));
+            let window_ns = self.window_us().saturating_mul(1000);
+            task::sleep_killably_until(task::monotonic_ns().saturating_add(window_ns));
+            if task::is_being_killed() {
+                return Err(EINTR);
+            }
         }
 
         let mut sweep = self.engine.sweep(kept, extent)?;
@@ -107,11 +108,14 @@ impl Values {
         }
     }
 
-    /// The longest window that a CPU needs, in microseconds.
+    /// The longest window that one of the CPUs needs that have none, in microseconds.
     fn window_us(&self) -> u64 {
         let window_us = |slot: &Pin<KBox<super::Slot>>| {
             let state = slot.state.lock();
-            state.as_ref().map_or(0, |state| state.window_us())
+            let state = state
+                .as_ref()
+                .filter(|state| state.needs(self, Need::Window));
+            state.map_or(0, |state| state.window_us())
         };
         self.slots.iter().map(window_us).max().unwrap_or(0)
     }
@@ -134,7 +138,13 @@ impl Cache {
             return Ok(0);
         }
         let mut taken = self.values.sweep(&mut kept, Need::Fresh)?;
+        // Others may be waiting for this, whom nothing can end meanwhile.
+        let timeout_ms = self.values.engine.read_timeout_ms().into();
+        let end = task::now_ms().saturating_add(timeout_ms);
         for _ in 0..WINDOW_TRIES {
+            if task::now_ms() >= end {
+                break;
+            }
             match self.values.sweep(&mut kept, Need::Window)? {
                 0 => break,
                 windows => taken = taken.wrapping_add(windows),

@@ -33,7 +33,7 @@ use crate::{
         },
         errno::etime,
         reaper::Reaper,
-        regs,
+        regs, task,
         uapi::{
             Op,
             CPUPEEK_MSR,
@@ -360,7 +360,7 @@ impl Engine {
     fn fly<W: Work>(
         &self,
         flight: &mut Flight<W>,
-        deadline: Deadline,
+        mut deadline: Deadline,
         caller: Caller<'_>,
     ) -> Result {
         let patience = if caller.is_patient {
@@ -370,15 +370,23 @@ impl Engine {
         };
         loop {
             if let Some(user) = caller.user {
+                let asked = task::monotonic_ns();
                 if !self.throttle(flight, user, patience)? {
                     return Ok(());
                 }
-                for (cpu, ops) in flight.cpus_to_call() {
+                if caller.is_patient {
+                    // The CPUs have their time after that.
+                    deadline = deadline.later(task::monotonic_ns().saturating_sub(asked));
+                }
+            }
+            let calls = flight.dispatch();
+            // What was called indeed: the caller may have moved since it was throttled.
+            for (cpu, ops) in flight.take_called() {
+                if let Some(user) = caller.user {
                     let overhead = regs::cycles_to_ns(self.reaper.overhead(cpu));
                     user.charge_call(cpu, ops, overhead);
                 }
             }
-            let calls = flight.dispatch();
             self.stats.add(Counter::LocalOps, calls.local_ops.into());
             if calls.called() {
                 self.stats.add(Counter::Rounds, 1);

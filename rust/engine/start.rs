@@ -22,16 +22,14 @@ impl Engine {
     /// Performs one operation on each of `cpus`, all of them at once, and waits for them at most as
     /// long as for a single read; whoever is later performs it all the same.
     ///
-    /// Returns whether `is_done` says so of every operation that was performed. [`ENOMEM`] if there is
-    /// no memory; [`EINTR`] on a fatal signal.
+    /// [`ENOMEM`] if there is no memory; [`EINTR`] on a fatal signal.
     #[inline(never)]
     pub(crate) fn on_each<W: Work>(
         &self,
         shared: W::Shared,
         cpus: &[(u32, W::Op)],
         caller: Caller<'_>,
-        is_done: fn(&W::Op) -> bool,
-    ) -> Result<bool> {
+    ) -> Result {
         let capacity = Capacity {
             slices: cpus.len(),
             ops: cpus.len(),
@@ -52,9 +50,8 @@ impl Engine {
         let mut flight = group.start(cpus.len()).map_err(|(_, error)| error)?;
         let deadline = Deadline::after_ms(self.read_timeout_ms());
         let flown = self.fly(&mut flight, deadline, caller);
-        let all = flight.views().0.all(|view| view.done.iter().all(is_done));
         self.land(flight, drop);
-        flown.map(|()| all)
+        flown
     }
 
     /// How long a CPU may work at a stretch.

@@ -42,6 +42,11 @@ impl Deadline {
         Self((ms != 0).then(|| in_ms(ms.into())))
     }
 
+    /// `ns` later.
+    pub(super) fn later(self, ns: u64) -> Self {
+        Self(self.0.map(|end| end.saturating_add(ns)))
+    }
+
     fn is_over(self) -> bool {
         self.0.is_some_and(|end| task::monotonic_ns() >= end)
     }
@@ -278,7 +283,7 @@ impl Engine {
     ) -> Result<bool> {
         let mut throttled = false;
         loop {
-            let waits = flight.cpus_to_call().map(|(cpu, _)| user.wait_ns(cpu));
+            let waits = flight.cpus_to_call().map(|cpu| user.wait_ns(cpu));
             let wait = waits.max().unwrap_or(0);
             if deadline.is_over() {
                 return Ok(false);

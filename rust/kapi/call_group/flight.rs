@@ -19,10 +19,7 @@ use crate::{
         csd::Called,
         regs, //
     },
-    logic::{
-        in_flight::Abandon,
-        round::MAX_OPS, //
-    },
+    logic::in_flight::Abandon,
 };
 use core::mem::ManuallyDrop;
 use kernel::{
@@ -47,7 +44,7 @@ pub(crate) struct Worked {
     pub(crate) cpu: u32,
     /// For how long it has worked, in TSC cycles.
     pub(crate) cycles: u64,
-    /// How many operations it did not come to that [`Flight::cpus_to_call`] has named.
+    /// How many operations it did not come to that [`Flight::take_called`] has named.
     pub(crate) left_out: u32,
 }
 
@@ -134,14 +131,20 @@ impl<W: Work> Flight<W> {
     /// Calls the CPU of a slice that wants it; a share was taken for that.
     fn call(&self, slice: &Slice<W>, counts: &mut Dispatched) {
         slice.stable.set(slice.done.get());
+        slice.asked.set(slice.next_round());
+        slice.untold.set(true);
         slice.state.store(CALLED, Relaxed);
         // SAFETY: The csd is not locked, since the state was ready. The share keeps the memory
         // until the handler has dropped it, and `run_slice()` is for hard interrupts.
         match unsafe { slice.csd.call(slice.cpu) } {
             Ok(Called::Remote) => counts.remote = counts.remote.wrapping_add(1),
-            Ok(Called::Local) => counts.count_local(slice),
+            Ok(Called::Local) => {
+                slice.untold.set(false);
+                counts.count_local(slice);
+            }
             Err(_) => {
                 slice.state.store(READY, Relaxed);
+                slice.untold.set(false);
                 slice.lost.set(true);
                 self.header().in_flight.cancel();
             }
@@ -159,13 +162,18 @@ impl<W: Work> Flight<W> {
         self.slices().iter().any(|s| s.wants_call())
     }
 
-    /// The other CPUs that [`Self::dispatch`] would call, with how many operations each performs in a
-    /// round at most.
-    pub(crate) fn cpus_to_call(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+    /// The other CPUs that [`Self::dispatch`] would call, unless the caller moves.
+    pub(crate) fn cpus_to_call(&self) -> impl Iterator<Item = u32> + '_ {
         let here = regs::current_cpu();
         let wanting = self.slices().iter().filter(|s| s.wants_call());
-        let round = |s: &Slice<W>| (s.cpu, s.len.wrapping_sub(s.done.get()).min(MAX_OPS));
-        wanting.map(round).filter(move |&(cpu, _)| cpu != here)
+        wanting.map(|s| s.cpu).filter(move |&cpu| cpu != here)
+    }
+
+    /// The other CPUs that were called since this was last asked, with how many operations each performs
+    /// in that round at most.
+    pub(crate) fn take_called(&mut self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let called = self.slices().iter().filter(|s| s.untold.replace(false));
+        called.map(|s| (s.cpu, s.asked.get()))
     }
 
     /// What each other CPU has done that is not being called and has worked since this was last asked.
@@ -175,8 +183,8 @@ impl<W: Work> Flight<W> {
             cpu: s.cpu,
             cycles: s.busy.replace(0),
             left_out: {
-                let wanted = s.len.wrapping_sub(s.stable.get()).min(MAX_OPS);
-                wanted.saturating_sub(s.done.get().wrapping_sub(s.stable.get()))
+                let performed = s.done.get().wrapping_sub(s.stable.get());
+                s.asked.get().saturating_sub(performed)
             },
         };
         ready.map(worked).filter(|worked| worked.cycles != 0)

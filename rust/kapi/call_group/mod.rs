@@ -292,6 +292,8 @@ impl<W: Work> CallGroup<W> {
                 (&raw mut (*place).end).write(Cell::new(0));
                 (&raw mut (*place).busy).write(Cell::new(0));
                 (&raw mut (*place).stable).write(Cell::new(0));
+                (&raw mut (*place).asked).write(Cell::new(0));
+                (&raw mut (*place).untold).write(Cell::new(false));
                 (&raw mut (*place).lost).write(Cell::new(false));
             }
             self.used = self.used.saturating_add(1);

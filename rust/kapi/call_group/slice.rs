@@ -62,6 +62,10 @@ pub(super) struct Slice<W: Work> {
     pub(super) busy: Cell<u64>,
     /// What `done` was when the CPU was last called; the caller's alone.
     pub(super) stable: Cell<u32>,
+    /// How many operations it was last asked for, at most, if it was another CPU; the caller's alone.
+    pub(super) asked: Cell<u32>,
+    /// The caller has not been told of that.
+    pub(super) untold: Cell<bool>,
     /// The CPU was not there when it was last called; the caller's alone.
     pub(super) lost: Cell<bool>,
 }
@@ -90,6 +94,11 @@ impl<W: Work> Slice<W> {
 
     pub(super) fn wants_call(&self) -> bool {
         self.is_ready() && !self.lost.get() && self.done.get() < self.len
+    }
+
+    /// How many operations its next round has at most; for the caller, while the slice is ready.
+    pub(super) fn next_round(&self) -> u32 {
+        self.len.wrapping_sub(self.done.get()).min(MAX_OPS)
     }
 
     pub(super) fn view(&self) -> View<'_, W> {
@@ -170,7 +179,7 @@ impl<W: Work> Slice<W> {
         // SAFETY: By the type invariant; a share, or the caller itself, keeps it valid.
         let (bound, shared) = unsafe { ((*self.header).bound, &(*self.header).shared) };
         let done = self.done.get();
-        let count = self.len.wrapping_sub(done).min(MAX_OPS);
+        let count = self.next_round();
         // SAFETY: By the type invariant, these operations exist and are the handler's alone.
         let ops =
             unsafe { core::slice::from_raw_parts_mut(self.ops.add(done as usize), count as usize) };
