@@ -530,6 +530,12 @@ void cpupeek_helper_timer_setup(struct timer_list *timer,
 }
 
 /* On this CPU: the caller has interrupts off. */
+/* The number of the last interrupt of this CPU by its timer. */
+u64 cpupeek_helper_timer_interrupt(void)
+{
+	return __this_cpu_read(irq_stat.counts[IRQ_COUNT_APIC_TIMER]);
+}
+
 void cpupeek_helper_timer_start(struct timer_list *timer, unsigned long ticks)
 {
 	mod_timer(timer, jiffies + ticks);

@@ -58,6 +58,13 @@ pub(super) fn call_interrupt() -> u64 {
     unsafe { helpers::cpupeek_helper_call_interrupt() }
 }
 
+/// The number of the interrupt by its timer that this CPU is in, if it is in any; of others that it is in,
+/// nothing can be said.
+pub(crate) fn timer_interrupt() -> u64 {
+    // SAFETY: Looks at this CPU's own state.
+    unsafe { helpers::cpupeek_helper_timer_interrupt() }
+}
+
 /// The frequency of the time stamp counter in kHz, 0 if the kernel does not know it.
 pub(crate) fn tsc_khz() -> u32 {
     // SAFETY: `tsc_khz` is written while the kernel boots, and refined once by a store of the

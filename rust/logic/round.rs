@@ -11,8 +11,9 @@ pub const MAX_SHARED_OPS: u32 = 4 * MAX_OPS;
 /// Longest time that a CPU starts further operations in one stretch, in microseconds.
 pub const MAX_US: u32 = 100;
 
-/// Between timers that expire in the same interrupt there is less time than this, in microseconds.
-const LULL_US: u64 = 5;
+/// Between timers that expire in the same interrupt there is less time than this, in microseconds: that
+/// of others' timers.
+const LULL_US: u64 = 100;
 
 /// The bound of a round on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,14 +33,10 @@ impl Bound {
         }
     }
 
-    /// Since when a timer that expires at `now` adds to what others have done in the same interrupt,
-    /// where the last of those stretches went from `start` to `end`.
-    pub const fn since(self, start: u64, end: u64, now: u64) -> u64 {
-        if now.wrapping_sub(end) < self.lull {
-            start
-        } else {
-            now
-        }
+    /// Whether a timer that expires at `now` can do so in the same interrupt as one that was through at
+    /// `end`; never where the frequency of the time stamp counter is unknown.
+    pub const fn may_be_same_interrupt(self, end: u64, now: u64) -> bool {
+        now.wrapping_sub(end) < self.lull
     }
 
     /// Whether a round that started at the TSC value `start` may begin another operation at `now`.
@@ -79,5 +76,48 @@ impl Stretch {
             start: self.start,
             ops: self.ops.saturating_add(performed),
         }
+    }
+}
+
+/// What the timers of one CPU that expire in the same interrupt have done in it.
+///
+/// They may work for as long together as one of them may alone. Those that come after that wait once, in
+/// groups that are as large as this one was, and then perform at least one operation each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimerStretch {
+    /// The TSC when the first of them expired.
+    pub start: u64,
+    /// How many have had their turn.
+    pub served: u32,
+    /// How many were put off.
+    pub waiting: u32,
+}
+
+impl TimerStretch {
+    /// Begins with a timer that expires at the TSC value `now`.
+    pub const fn new(now: u64) -> Self {
+        Self {
+            start: now,
+            served: 0,
+            waiting: 0,
+        }
+    }
+
+    /// Whether another operation may begin at `now`.
+    pub const fn open(&self, bound: Bound, now: u64) -> bool {
+        bound.open(self.start, now)
+    }
+
+    /// A timer has its turn.
+    pub const fn serve(&mut self) {
+        self.served = self.served.saturating_add(1);
+    }
+
+    /// A timer is put off. Returns by how many gaps.
+    pub const fn put_off(&mut self) -> u32 {
+        let group = if self.served == 0 { 1 } else { self.served };
+        let gaps = (self.waiting / group).saturating_add(1);
+        self.waiting = self.waiting.saturating_add(1);
+        gaps
     }
 }

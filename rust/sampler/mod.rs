@@ -28,7 +28,7 @@ use crate::{
         errno::ecanceled,
         events::Events,
         pages::SharedPages,
-        regs, task,
+        regs,
         uapi::{
             self,
             Op, //
@@ -90,6 +90,7 @@ struct Common {
     samplers: Arc<Samplers>,
     access: Access,
     interval_ns: u64,
+    precision: Precision,
     map: Map,
     pages: SharedPages,
     #[pin]
@@ -106,20 +107,21 @@ pub(crate) struct Sampler {
     turn: Mutex<()>,
 }
 
-/// The work of starting a CPU's part: the part's number, and 1 if it is to be tried again.
+/// The work of starting a CPU's part, by the part's number.
 struct StartPart;
 
 impl Work for StartPart {
-    type Op = [u32; 2];
+    type Op = u32;
     type Shared = Arc<Sampler>;
 
     fn is_joined(_: &Self::Op) -> bool {
         false
     }
 
-    fn perform(sampler: &Arc<Sampler>, [part, again]: &mut Self::Op) {
-        let part = sampler.parts.get(*part as usize);
-        *again = part.is_some_and(|part| !Sampler::start_here(part)).into();
+    fn perform(sampler: &Arc<Sampler>, part: &mut u32) {
+        if let Some(part) = sampler.parts.get(*part as usize) {
+            Sampler::start_here(part);
+        }
     }
 }
 
@@ -167,6 +169,7 @@ impl Sampler {
                 samplers,
                 access,
                 interval_ns,
+                precision: request.precision,
                 map,
                 pages,
                 events <- Events::new(),
@@ -245,7 +248,7 @@ impl Sampler {
             let wanted = timer.target().state.claim(&turn).is_any_admitted();
             drop(turn);
             if wanted {
-                cpus.push((timer.target().cpu, [i as u32, 0]), GFP_KERNEL_ACCOUNT)?;
+                cpus.push((timer.target().cpu, i as u32), GFP_KERNEL_ACCOUNT)?;
             }
         }
         let caller = Caller {
@@ -258,10 +261,7 @@ impl Sampler {
             return Ok(());
         }
         let engine = &self.common.engine;
-        let is_done = |&[_, again]: &[u32; 2]| again == 0;
-        while !engine.on_each::<StartPart>(self.clone(), &cpus, caller, is_done)? {
-            task::cond_resched();
-        }
+        engine.on_each::<StartPart>(self.clone(), &cpus, caller)?;
         let turn = self.turn.lock();
         for timer in &self.parts {
             let part = timer.target();
@@ -273,23 +273,20 @@ impl Sampler {
         Ok(())
     }
 
-    /// Starts a part on this CPU, with interrupts off, if it is the part's and wants it. Returns
-    /// `false` if somebody is changing the part at this moment.
-    fn start_here(timer: &CpuTimer<Part>) -> bool {
+    /// Starts a part on this CPU, with interrupts off, if it is the part's and wants it. If somebody is
+    /// changing the part at this moment, its timer does that later.
+    fn start_here(timer: &CpuTimer<Part>) {
         let part = timer.target();
-        if regs::current_cpu() != part.cpu || !part.common.samplers.is_present(part.cpu) {
-            return true;
-        }
-        let Some(mut state) = part.state.try_claim() else {
-            return false;
+        let time = match part.state.try_claim() {
+            Some(mut state) if part.may_start(&state) => part.begin(&mut state),
+            Some(_) => None,
+            // Who has a part claimed ends it, if at all, before cancelling the timer; should that have been
+            // already, the timer finds the part ended.
+            None => part.start_later(),
         };
-        if state.running || state.ended || !state.is_any_admitted() {
-            return true;
-        }
-        if let Some(time) = part.begin(&mut state) {
+        if let Some(time) = time {
             timer.start_here(time);
         }
-        true
     }
 
     fn parts_of(&self, cpu: u32) -> impl Iterator<Item = &CpuTimer<Part>> {
@@ -413,7 +410,7 @@ impl Sampler {
         self.common.interval_ns
     }
 
-    /// Ends sampling, for good. No timer runs any more when this returns.
+    /// Ends sampling, for good. No timer reads anything any more when this returns.
     pub(crate) fn stop(&self) {
         let turn = self.turn.lock();
         for timer in &self.parts {

@@ -9,7 +9,10 @@ use crate::{
     engine::ReadRegister,
     kapi::{
         claim::Claimed,
-        cpu_timer::Expire,
+        cpu_timer::{
+            Expire,
+            Precision, //
+        },
         errno::enodata,
         regs, task,
         uapi::{
@@ -20,6 +23,7 @@ use crate::{
     },
     logic::{
         policy::Throttle,
+        round::TimerStretch,
         sampling::{
             schedule::Schedule,
             slot,
@@ -33,7 +37,13 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
     transmute::AsBytes, //
 };
 
@@ -89,6 +99,8 @@ pub(super) struct State {
     schedule: Schedule,
     /// How many entries of the sample in progress are through.
     done: usize,
+    /// The next round has waited for other timers of this CPU already.
+    has_waited: bool,
     /// When it was begun.
     tsc: u64,
     time_ns: u64,
@@ -123,6 +135,8 @@ pub(super) struct Part {
     /// Place among the sampler's slots.
     index: u32,
     pub(super) state: Claimed<State>,
+    /// To be started by the timer, because the part was claimed when it should have been.
+    start_later: Atomic<bool>,
 }
 
 impl Part {
@@ -141,6 +155,7 @@ impl Part {
             ended: false,
             schedule: Schedule::new(common.interval_ns, 0),
             done: 0,
+            has_waited: false,
             tsc: 0,
             time_ns: 0,
             number: 0,
@@ -155,6 +170,7 @@ impl Part {
             cpu,
             index,
             state: Claimed::new(state),
+            start_later: Atomic::new(false),
         };
         let map = part.common.map;
         let results = part
@@ -182,11 +198,31 @@ impl Part {
         Ok(part)
     }
 
+    /// Whether the part can be started, asked on the CPU that it would run on, with interrupts off.
+    pub(super) fn may_start(&self, state: &State) -> bool {
+        regs::current_cpu() == self.cpu
+            && self.common.samplers.is_present(self.cpu)
+            && !state.running
+            && !state.ended
+            && state.is_any_admitted()
+    }
+
+    /// Leaves the start to the timer, where [`Self::may_start`] cannot be asked because the part is
+    /// claimed. Returns when that is to expire, if it is to.
+    pub(super) fn start_later(&self) -> Option<u64> {
+        if regs::current_cpu() != self.cpu || !self.common.samplers.is_present(self.cpu) {
+            return None;
+        }
+        self.start_later.store(true, Relaxed);
+        Some(task::monotonic_ns().saturating_add(GAP_NS))
+    }
+
     /// Begins sampling now. On this CPU, with interrupts off. Returns when to go on.
     pub(super) fn begin(&self, state: &mut State) -> Option<u64> {
         let now = task::monotonic_ns();
         state.running = true;
         state.done = 0;
+        state.has_waited = false;
         state.schedule = Schedule::new(self.common.interval_ns, now);
         self.advance(state, now)
     }
@@ -201,25 +237,42 @@ impl Part {
             self.clear(state, ENXIO);
             return None;
         }
-        let samplers = &self.common.samplers;
-        let bound = self.common.engine.bound();
         let tsc = regs::rdtsc();
-        let since = samplers.busy_since(self.cpu, bound, tsc);
-        if !bound.open(since, tsc) {
-            // Others have kept this CPU busy for long enough in this interrupt.
-            return Some(now.saturating_add(GAP_NS));
+        if self.common.precision == Precision::Deferrable {
+            // Interrupts come on between the timers of the wheel, so that their times do not add up.
+            let mut stretch = TimerStretch::new(tsc);
+            return self.advance_in(state, now, &mut stretch);
         }
+        let samplers = &self.common.samplers;
+        let mut stretch = samplers.stretch(self.cpu, self.common.engine.bound(), tsc);
+        let next = self.advance_in(state, now, &mut stretch);
+        samplers.hand_on(self.cpu, stretch, regs::rdtsc());
+        next
+    }
+
+    /// The same, after what other timers have done in the same interrupt.
+    fn advance_in(&self, state: &mut State, now: u64, stretch: &mut TimerStretch) -> Option<u64> {
+        let bound = self.common.engine.bound();
+        if !state.has_waited && !stretch.open(bound, regs::rdtsc()) {
+            // Others have kept this CPU busy for long enough. Once only: then it is their turn to wait.
+            state.has_waited = true;
+            self.charge(state, 0, 0);
+            let wait = GAP_NS.saturating_mul(stretch.put_off().into());
+            return Some(now.saturating_add(wait));
+        }
+        stretch.serve();
         if state.done == 0 {
             let missed = state.schedule.pass(now);
             state.missed = state.missed.saturating_add(missed);
             if let Some(until) = self.exhausted_until(state, now) {
+                state.has_waited = false;
                 self.skip(state, until);
                 return Some(state.schedule.next());
             }
             state.time_ns = now;
         }
-        let all = self.read_round(state, since);
-        samplers.was_busy(self.cpu, since, regs::rdtsc());
+        let all = self.read_round(state, stretch);
+        state.has_waited = false;
         if !all {
             return Some(task::monotonic_ns().saturating_add(GAP_NS));
         }
@@ -258,9 +311,8 @@ impl Part {
         stats.add(Counter::SkippedSamples, skipped);
     }
 
-    /// Reads as many registers as one round allows, where the CPU has been busy since the TSC value
-    /// `since`. Returns whether that was all.
-    fn read_round(&self, state: &mut State, since: u64) -> bool {
+    /// Reads as many registers as one round allows, at least one. Returns whether that was all.
+    fn read_round(&self, state: &mut State, stretch: &TimerStretch) -> bool {
         let bound = self.common.engine.bound();
         let isolated = task::is_isolated(self.cpu);
         let mut taken = false;
@@ -270,7 +322,7 @@ impl Part {
             state.tsc = start;
         }
         for entry in state.entries.iter_mut().skip(state.done) {
-            if performed > 0 && !bound.open(since, regs::rdtsc()) {
+            if performed > 0 && !stretch.open(bound, regs::rdtsc()) {
                 break;
             }
             if isolated && entry.admitted && self.common.access.check_isolation(&entry.op).is_err()
@@ -455,10 +507,27 @@ fn result_at(slot: usize, index: usize) -> usize {
 impl Expire for Part {
     fn expire(&self) -> Option<u64> {
         let now = task::monotonic_ns();
-        match self.state.try_claim() {
-            Some(mut state) => self.advance(&mut state, now),
-            // Somebody changes the sampler: this sample is missed, and counted by the next.
-            None => Some(now.saturating_add(self.common.interval_ns)),
+        let Some(mut state) = self.state.try_claim() else {
+            // Somebody changes the sampler: this sample is missed, and counted by the next. A first one
+            // is taken soon.
+            let late = self.start_later.load(Relaxed);
+            let wait = if late {
+                GAP_NS
+            } else {
+                self.common.interval_ns
+            };
+            return Some(now.saturating_add(wait));
+        };
+        if self.start_later.load(Relaxed) {
+            self.start_later.store(false, Relaxed);
+            if self.may_start(&state) {
+                return self.begin(&mut state);
+            }
+            if state.running {
+                // Somebody else has started it.
+                return Some(state.schedule.next());
+            }
         }
+        self.advance(&mut state, now)
     }
 }

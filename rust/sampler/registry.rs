@@ -4,8 +4,14 @@
 
 use super::Sampler;
 use crate::{
-    kapi::task,
-    logic::round::Bound, //
+    kapi::{
+        regs,
+        task, //
+    },
+    logic::round::{
+        Bound,
+        TimerStretch, //
+    },
 };
 use kernel::{
     cpu::nr_cpu_ids,
@@ -33,6 +39,8 @@ pub(crate) struct Samplers {
     #[pin]
     list: Mutex<KVec<(u64, Arc<Sampler>)>>,
     open: Atomic<u64>,
+    /// How many there have been; added to with the list locked.
+    numbered: Atomic<u64>,
     permille: Atomic<u32>,
     cpus: KVVec<CpuTimers>,
 }
@@ -41,10 +49,13 @@ pub(crate) struct Samplers {
 struct CpuTimers {
     /// Timers may be started there.
     present: Atomic<bool>,
-    /// When those that expired last, all in one interrupt, have begun and ended, by the CPU's TSC. Only
-    /// they write it.
+    /// What those have done that expired last, all in one interrupt; which one that was, and when they were
+    /// through, by the CPU's TSC. Only they write it.
+    interrupt: Atomic<u64>,
     start: Atomic<u64>,
     end: Atomic<u64>,
+    served: Atomic<u32>,
+    waiting: Atomic<u32>,
 }
 
 impl Samplers {
@@ -54,8 +65,11 @@ impl Samplers {
         for _ in 0..nr_cpu_ids() {
             let absent = CpuTimers {
                 present: Atomic::new(false),
+                interrupt: Atomic::new(0),
                 start: Atomic::new(0),
                 end: Atomic::new(0),
+                served: Atomic::new(0),
+                waiting: Atomic::new(0),
             };
             cpus.push(absent, GFP_KERNEL)?;
         }
@@ -63,6 +77,7 @@ impl Samplers {
             pin_init!(Self {
                 list <- new_mutex!(KVec::new(), "cpupeek_samplers"),
                 open: Atomic::new(0),
+                numbered: Atomic::new(0),
                 permille: Atomic::new(100),
                 cpus,
             }),
@@ -95,18 +110,33 @@ impl Samplers {
         timers.is_some_and(|timers| timers.present.load(Acquire))
     }
 
-    /// Since when timers keep this CPU's interrupts off without a break, if one expires at the TSC value
-    /// `now`: several do so in the same interrupt.
-    pub(super) fn busy_since(&self, cpu: u32, bound: Bound, now: u64) -> u64 {
-        self.cpus.get(cpu as usize).map_or(now, |timers| {
-            bound.since(timers.start.load(Relaxed), timers.end.load(Relaxed), now)
-        })
+    /// What timers have done in the interrupt that one expires in at the TSC value `now`. On `cpu`, with
+    /// interrupts off.
+    pub(super) fn stretch(&self, cpu: u32, bound: Bound, now: u64) -> TimerStretch {
+        let Some(timers) = self.cpus.get(cpu as usize) else {
+            return TimerStretch::new(now);
+        };
+        // Not the number alone: where a hypervisor's timer is used, it stays the same.
+        if timers.interrupt.load(Relaxed) == regs::timer_interrupt()
+            && bound.may_be_same_interrupt(timers.end.load(Relaxed), now)
+        {
+            TimerStretch {
+                start: timers.start.load(Relaxed),
+                served: timers.served.load(Relaxed),
+                waiting: timers.waiting.load(Relaxed),
+            }
+        } else {
+            TimerStretch::new(now)
+        }
     }
 
-    /// They did so until `now`.
-    pub(super) fn was_busy(&self, cpu: u32, since: u64, now: u64) {
+    /// That is what it has come to at `now`.
+    pub(super) fn hand_on(&self, cpu: u32, stretch: TimerStretch, now: u64) {
         if let Some(timers) = self.cpus.get(cpu as usize) {
-            timers.start.store(since, Relaxed);
+            timers.interrupt.store(regs::timer_interrupt(), Relaxed);
+            timers.start.store(stretch.start, Relaxed);
+            timers.served.store(stretch.served, Relaxed);
+            timers.waiting.store(stretch.waiting, Relaxed);
             timers.end.store(now, Relaxed);
         }
     }
@@ -114,7 +144,8 @@ impl Samplers {
     /// Has a sampler told about CPUs and the policy, until it is removed.
     pub(super) fn add(&self, sampler: Arc<Sampler>) -> Result {
         let mut list = self.list.lock();
-        let number = list.last().map_or(0, |(last, _)| last.wrapping_add(1));
+        // Above those that there are, and those that a recheck which has begun will ask about.
+        let number = self.numbered.fetch_add(1u64, Relaxed);
         list.push((number, sampler), GFP_KERNEL_ACCOUNT)?;
         self.open.add(1u64, Relaxed);
         Ok(())
@@ -138,9 +169,14 @@ impl Samplers {
     /// The allowlist is another one: takes away what is not on it.
     pub(crate) fn recheck(&self) {
         // Wiping what was sampled may take long: nobody who makes or ends a sampler waits for that, nor a
-        // CPU that comes or goes. Those that are made meanwhile look at the list by themselves.
+        // CPU that comes or goes. Those that are made meanwhile look at the list by themselves; without an
+        // end, whoever makes some all the time would keep this going.
+        let Some(last) = self.list.lock().last().map(|(last, _)| *last) else {
+            return;
+        };
         let mut next = 0;
-        while let Some((number, sampler)) = self.beyond(next) {
+        while let Some((number, sampler)) = self.beyond(next).filter(|(number, _)| *number <= last)
+        {
             next = number.wrapping_add(1);
             sampler.recheck();
             task::cond_resched();

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use super::blocked::with_blocked_cpu;
 use super::{tests, Env};
 use crate::device::{Device, Op, TSC_AUX};
 use crate::guest;
@@ -24,6 +25,7 @@ tests! {
     timers_stay_on_their_cpus: [Cpus Trace],
     idle_cpus_are_not_woken: [Cpus Trace],
     nothing_runs_after_the_end: [Trace],
+    timers_of_one_interrupt_are_bounded_together: [Hold Trace],
 }
 
 fn sixteen_on_each(cpus: &[u32]) -> Vec<Op> {
@@ -298,4 +300,79 @@ fn nothing_runs_after_the_end(_: &Env) {
             drop(kept);
         }
     }
+}
+
+/// Samplers of a CPU, for one interrupt to sample all of them.
+const TOGETHER: usize = 128;
+
+/// As many registers each: together they take longer than one interrupt may.
+const REGISTERS: usize = 64;
+
+const TIMER_INTERRUPT: &[(&str, &str)] = &[
+    ("irq_vectors/local_timer_entry", ""),
+    ("irq_vectors/local_timer_exit", ""),
+];
+
+/// Timers that expire while interrupts are off come in one interrupt. Together they may sample for as
+/// long as one may alone; the others come soon after, all of them.
+fn timers_of_one_interrupt_are_bounded_together(_: &Env) {
+    const TIMES: usize = 9;
+    let interval = 200 * MS;
+    let device = Device::open();
+    let cpu = *guest::online().last().expect("a CPU is online");
+    let ops = vec![Op::msr(cpu, TSC_AUX); REGISTERS];
+    let samplers: Vec<Sampler> = (0..TOGETHER)
+        .map(|_| {
+            Sampler::new(&device, &ops, |request| {
+                request.interval_ns = interval;
+                request.ring_samples = 8;
+            })
+        })
+        .collect();
+    let numbers = || -> Vec<u64> {
+        let number = |sampler: &Sampler| sampler.latest(0).slot.number;
+        samplers.iter().map(number).collect()
+    };
+
+    let mut largest = Vec::new();
+    for _ in 0..TIMES {
+        let trace = Trace::start(TIMER_INTERRUPT);
+        let before = numbers();
+        with_blocked_cpu(|_| sleep(Duration::from_nanos(interval + interval / 4)));
+        guest::wait_until("all of them have sampled", || {
+            let pairs = numbers().into_iter().zip(&before);
+            pairs.clone().all(|(now, before)| now > *before)
+        });
+        let events = trace.stop();
+        let first = |(sampler, &before): (&Sampler, &u64)| {
+            sampler
+                .mapped
+                .past(0, before + 1)
+                .results
+                .iter()
+                .map(|result| result.tsc)
+                .collect()
+        };
+        let sampled: Vec<Vec<u64>> = samplers.iter().zip(&before).map(first).collect();
+        let mut times: Vec<u64> = sampled.into_iter().flatten().collect();
+        times.sort_unstable();
+
+        let (mut entered, mut most) = (None, 0);
+        for event in events.iter().filter(|event| event.cpu == cpu) {
+            if event.name == "local_timer_entry" {
+                entered = Some(event.tsc);
+            } else if let Some(entry) = entered.take() {
+                let within = |&&tsc: &&u64| entry < tsc && tsc < event.tsc;
+                most = most.max(times.iter().filter(within).count());
+            }
+        }
+        largest.push(most);
+    }
+    largest.sort_unstable();
+    let all = TOGETHER * REGISTERS;
+    println!("registers read in one interrupt, of {all}: {largest:?}");
+    // On a fast machine a quarter takes 100 us; and each of those that were put off has read one.
+    assert!(largest[TIMES - 1] < all / 2, "{largest:?}");
+    // All of them had expired in it.
+    assert!(largest[0] >= TOGETHER / 2, "{largest:?}");
 }
