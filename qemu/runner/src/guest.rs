@@ -20,14 +20,20 @@ const LINGER: Duration = Duration::from_secs(10);
 
 /// What the threads tell the loop.
 pub enum Event {
+    /// Of the QEMU with this process id. Those of one that was killed can come while the next one runs.
+    Qemu(libc::pid_t, News),
+    /// This process got a signal.
+    Signal(i32),
+}
+
+/// News of a QEMU.
+pub enum News {
     /// Bytes from the guest.
     Data(Source, Vec<u8>),
     /// A stream ended.
     Closed(Source),
-    /// QEMU is gone.
+    /// It is gone.
     Exited,
-    /// This process got a signal.
-    Signal(i32),
 }
 
 /// The files that a run leaves.
@@ -117,10 +123,11 @@ impl Guest<'_> {
                 control = Some(channel.ours.try_clone().context(what)?);
             }
             open.push(channel.source);
-            listen(channel, sender.clone());
+            listen(group, channel, sender.clone());
         }
         watch(group, sender.clone());
         let mut hearing = Hearing {
+            qemu: group,
             monitor,
             logs,
             out: Tail::new(self.nonce),
@@ -138,6 +145,7 @@ impl Guest<'_> {
 }
 
 struct Hearing<'a> {
+    qemu: libc::pid_t,
     monitor: &'a mut Monitor,
     logs: &'a mut Logs,
     out: Tail,
@@ -171,10 +179,11 @@ impl Hearing<'_> {
             }
             .saturating_duration_since(Instant::now());
             match receiver.recv_timeout(left) {
-                Ok(Event::Exited) => return Ok(None),
                 Ok(Event::Signal(number)) => return Ok(Some(End::Signal(number))),
-                Ok(event) => {
-                    if let Err(cause) = self.hear(event) {
+                Ok(Event::Qemu(qemu, _)) if qemu != self.qemu => {}
+                Ok(Event::Qemu(_, News::Exited)) => return Ok(None),
+                Ok(Event::Qemu(_, news)) => {
+                    if let Err(cause) = self.hear(news) {
                         if cause.kind() == io::ErrorKind::BrokenPipe {
                             return Ok(Some(End::Signal(libc::SIGPIPE)));
                         }
@@ -194,7 +203,8 @@ impl Hearing<'_> {
             let left = deadline.saturating_duration_since(Instant::now());
             match receiver.recv_timeout(left) {
                 // A reader that went away is no reason to lose the logs.
-                Ok(event) => drop(self.hear(event)),
+                Ok(Event::Qemu(qemu, news)) if qemu == self.qemu => drop(self.hear(news)),
+                Ok(_) => {}
                 Err(_) => break,
             }
         }
@@ -202,14 +212,14 @@ impl Hearing<'_> {
         let _ = io::stderr().write_all(&self.err.flush());
     }
 
-    fn hear(&mut self, event: Event) -> io::Result<()> {
-        let (source, bytes) = match event {
-            Event::Data(source, bytes) => (source, bytes),
-            Event::Closed(source) => {
+    fn hear(&mut self, news: News) -> io::Result<()> {
+        let (source, bytes) = match news {
+            News::Data(source, bytes) => (source, bytes),
+            News::Closed(source) => {
                 self.open.retain(|s| *s != source);
                 return Ok(());
             }
-            Event::Exited | Event::Signal(_) => return Ok(()),
+            News::Exited => return Ok(()),
         };
         self.logs.write(source, &bytes)?;
         match source {
@@ -285,7 +295,7 @@ fn spawn(command: &mut Command, log: File) -> Result<Child> {
     command.spawn().context(what)
 }
 
-fn listen(channel: Channel, events: SyncSender<Event>) {
+fn listen(qemu: libc::pid_t, channel: Channel, events: SyncSender<Event>) {
     let source = channel.source;
     let mut stream = channel.ours;
     thread::spawn(move || {
@@ -295,7 +305,7 @@ fn listen(channel: Channel, events: SyncSender<Event>) {
                 Ok(0) => break,
                 Ok(n) => {
                     if events
-                        .send(Event::Data(source, buffer[..n].to_vec()))
+                        .send(Event::Qemu(qemu, News::Data(source, buffer[..n].to_vec())))
                         .is_err()
                     {
                         return;
@@ -305,7 +315,7 @@ fn listen(channel: Channel, events: SyncSender<Event>) {
                 Err(_) => break,
             }
         }
-        let _ = events.send(Event::Closed(source));
+        let _ = events.send(Event::Qemu(qemu, News::Closed(source)));
     });
 }
 
@@ -323,7 +333,7 @@ fn watch(pid: libc::pid_t, events: SyncSender<Event>) {
             )
         };
         if status == 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            let _ = events.send(Event::Exited);
+            let _ = events.send(Event::Qemu(pid, News::Exited));
             return;
         }
     });
@@ -351,4 +361,44 @@ pub fn catch_signals(events: SyncSender<Event>) {
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+    use crate::console::Patterns;
+
+    /// The end of one that was killed is heard of when the next one runs already, now and then.
+    #[test]
+    fn what_is_heard_of_one_that_was_killed_does_not_end_the_next() {
+        let directory = std::env::temp_dir().join(format!("cpupeek-guest-{}", std::process::id()));
+        fs::create_dir_all(&directory).expect("a directory");
+        let (sender, receiver) = sync_channel(16);
+        let run = |script: &str, limit: Duration| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            let guest = Guest {
+                command,
+                channels: Vec::new(),
+                nonce: "",
+                limit,
+            };
+            let patterns = Patterns::new(&[]).expect("none");
+            let mut monitor = Monitor::new(patterns, false, false);
+            let mut logs = Logs::new(&directory, false, false).expect("logs");
+            guest.run(&mut monitor, &mut logs, (&sender, &receiver))
+        };
+        for _ in 0..10 {
+            let limit = Duration::from_millis(10);
+            assert_eq!(
+                run("sleep 100", limit).expect("runs"),
+                End::TimeLimit(limit)
+            );
+            let end = run("sleep 0.1; exit 7", Duration::from_secs(60)).expect("runs");
+            assert_eq!(end, End::Exited(Death::Status(7, None)));
+        }
+        fs::remove_dir_all(&directory).expect("it is ours");
+    }
 }
