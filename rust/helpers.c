@@ -546,6 +546,11 @@ u32 cpupeek_helper_topology_core_id(u32 cpu)
 	return topology_core_id(cpu);
 }
 
+u32 cpupeek_helper_topology_die_id(u32 cpu)
+{
+	return topology_die_id(cpu);
+}
+
 u32 cpupeek_helper_topology_package_id(u32 cpu)
 {
 	return topology_physical_package_id(cpu);

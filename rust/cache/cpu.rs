@@ -33,7 +33,6 @@ use crate::{
             Entry,
             Identity,
             Number,
-            Scope,
             Source,
             APERF,
             ENTRIES,
@@ -130,11 +129,7 @@ impl Live {
                     Some(exponent) => Unit::from_exponent(exponent),
                     None => unit,
                 };
-                let (package, core) = shared_by(cpu);
-                let shared_by = match source.scope.unwrap_or(entry.scope) {
-                    Scope::Package => package,
-                    Scope::Core | Scope::Thread => core,
-                };
+                let shared_by = shared_by(cpu, source.scope.unwrap_or(entry.scope));
                 let reg = source.reg;
                 live.energy = Some((energy::Id { reg, shared_by }, unit));
             }

@@ -29,7 +29,10 @@ use crate::{
             Ticker, //
         },
     },
-    logic::catalogue::Number, //
+    logic::catalogue::{
+        Number,
+        Scope, //
+    },
 };
 use cpu::CpuState;
 use energy::Energy;
@@ -314,9 +317,13 @@ impl Directories {
     }
 }
 
-/// The cores and packages that values are shared in, told apart by a number.
-fn shared_by(cpu: u32) -> (u64, u64) {
-    let (package, core) = regs::package_and_core(cpu);
-    let package = u64::from(package) << 32;
-    (package, package | u64::from(core))
+/// What a CPU shares a value with, told apart from others of that scope by a number.
+fn shared_by(cpu: u32, scope: Scope) -> u64 {
+    let here = regs::location(cpu);
+    let within = match scope {
+        Scope::Thread | Scope::Core => here.core,
+        Scope::Die => here.die,
+        Scope::Package => 0,
+    };
+    u64::from(here.package) << 32 | u64::from(within)
 }

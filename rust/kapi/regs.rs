@@ -126,16 +126,25 @@ pub(crate) fn steal_ns(cpu: u32) -> u64 {
     unsafe { helpers::cpupeek_helper_steal_ns(cpu) }
 }
 
-/// The package that a CPU is in, and the core within it, as the kernel numbers them.
-pub(crate) fn package_and_core(cpu: u32) -> (u32, u32) {
+/// Where a CPU is, as the kernel numbers that: the package, and the die and the core within it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Location {
+    pub(crate) package: u32,
+    pub(crate) die: u32,
+    pub(crate) core: u32,
+}
+
+/// Where a CPU is.
+pub(crate) fn location(cpu: u32) -> Location {
     if cpu >= kernel::cpu::nr_cpu_ids() {
-        return (0, 0);
+        return Location::default();
     }
-    // SAFETY: Both look at a record of the CPU's, and there is one for every CPU number.
+    // SAFETY: All of them look at a record of the CPU's, and there is one for every CPU number.
     unsafe {
-        (
-            helpers::cpupeek_helper_topology_package_id(cpu),
-            helpers::cpupeek_helper_topology_core_id(cpu),
-        )
+        Location {
+            package: helpers::cpupeek_helper_topology_package_id(cpu),
+            die: helpers::cpupeek_helper_topology_die_id(cpu),
+            core: helpers::cpupeek_helper_topology_core_id(cpu),
+        }
     }
 }

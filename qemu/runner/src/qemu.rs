@@ -37,6 +37,8 @@ pub struct Guest<'a> {
     pub accel: &'a [&'a str],
     /// CPUs.
     pub cpus: u32,
+    /// In how many dies they are.
+    pub dies: u32,
     /// MiB.
     pub memory: u32,
     /// The kernel.
@@ -71,7 +73,15 @@ pub fn arguments(guest: &Guest<'_>, chardev: impl Fn(Source) -> String) -> Vec<S
             add(name, (*value).to_owned());
         }
     }
-    add("-smp", guest.cpus.to_string());
+    let smp = match guest.dies {
+        1 => guest.cpus.to_string(),
+        dies => format!(
+            "{},sockets=1,dies={dies},cores={},threads=1",
+            guest.cpus,
+            guest.cpus / dies
+        ),
+    };
+    add("-smp", smp);
     add("-m", format!("{}M", guest.memory));
     add("-kernel", guest.image.display().to_string());
     add("-initrd", guest.initramfs.display().to_string());

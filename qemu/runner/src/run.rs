@@ -195,6 +195,7 @@ impl Run<'_> {
         qemu::Guest {
             accel: qemu::accel(self.lane, self.options),
             cpus: self.options.cpus(),
+            dies: self.machine.map_or(1, |described| described.machine.dies),
             memory: qemu::memory(self.options),
             image: files.0,
             initramfs: files.1,
@@ -315,6 +316,7 @@ impl Run<'_> {
         let guest = qemu::Guest {
             accel: qemu::OUTER_ACCEL,
             cpus: outer_cpus(self.options.cpus()),
+            dies: 1,
             memory: qemu::memory(self.options) + qemu::OUTER_MEMORY,
             image: &outer.image,
             initramfs: &outer.initramfs,

@@ -346,6 +346,7 @@ pub static ENTRIES: &[Entry] = &[
                 reg: 0x611,
                 constant: Some(0x606),
                 decode: Decode::Energy,
+                scope: Some(Scope::Die),
                 manual: "SDM 3B 16.10.3 (MSR_PKG_ENERGY_STATUS)",
                 ..INTEL
             },
@@ -371,7 +372,7 @@ pub static ENTRIES: &[Entry] = &[
                 reg: 0x639,
                 constant: Some(0x606),
                 decode: Decode::Energy,
-                scope: Some(Scope::Package),
+                scope: Some(Scope::Die),
                 manual: "SDM 3B 16.10.4 (MSR_PP0_ENERGY_STATUS)",
                 ..INTEL
             },
@@ -390,7 +391,7 @@ pub static ENTRIES: &[Entry] = &[
         name: c"energy_dram_uj",
         unit: "uJ",
         help: "energy that the package's memory has used since it was first read",
-        scope: Scope::Package,
+        scope: Scope::Die,
         class: Class::Accumulated,
         sources: &[Source {
             reg: DRAM_ENERGY,

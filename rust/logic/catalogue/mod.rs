@@ -130,6 +130,9 @@ pub enum Scope {
     Thread,
     /// The threads of a core share it.
     Core,
+    /// All CPUs of a die share it; most packages have one. That Intel's energies are of this kind is said by
+    /// arch/x86/events/rapl.c of the kernel.
+    Die,
     /// All CPUs of a package share it.
     Package,
 }

@@ -65,6 +65,7 @@ fn scope(scope: Scope) -> &'static str {
     match scope {
         Scope::Thread => "nobody",
         Scope::Core => "core",
+        Scope::Die => "die",
         Scope::Package => "package",
     }
 }

@@ -126,6 +126,7 @@ fn scope_name(scope: Scope) -> &'static str {
     match scope {
         Scope::Thread => "thread",
         Scope::Core => "core",
+        Scope::Die => "die",
         Scope::Package => "package",
     }
 }
@@ -236,7 +237,7 @@ mod tests {
             let rows = rows(Some(&tree), false, vendor);
             rows[0].shared_by().to_owned()
         };
-        assert_eq!(scope(Vendor::Intel), "package");
+        assert_eq!(scope(Vendor::Intel), "die");
         assert_eq!(scope(Vendor::Amd), "core");
     }
 

@@ -30,6 +30,14 @@ const EIO: i32 = 5;
 const ENODEV: i32 = 19;
 const ENODATA: i32 = 61;
 
+/// Where a CPU is, as the kernel numbers that: the package, and the die and the core within it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location {
+    pub package: u32,
+    pub die: u32,
+    pub core: u32,
+}
+
 /// The CPUs' directories.
 pub struct Tree {
     root: PathBuf,
@@ -175,13 +183,18 @@ impl Tree {
         with.map(|(&cpu, _)| cpu).collect()
     }
 
-    /// The package that a CPU is in, and the core in that, as far as the kernel says.
-    pub fn package_and_core(&self, cpu: u32) -> Option<(u32, u32)> {
+    /// Where a CPU is, as far as the kernel says.
+    pub fn location(&self, cpu: u32) -> Option<Location> {
         let number = |name: &str| {
             let file = self.root.join(format!("cpu{cpu}/topology/{name}"));
             fs::read_to_string(file).ok()?.trim_end().parse().ok()
         };
-        Some((number("physical_package_id")?, number("core_id")?))
+        Some(Location {
+            package: number("physical_package_id")?,
+            // Absent where no package has several.
+            die: number("die_id").unwrap_or(0),
+            core: number("core_id")?,
+        })
     }
 
     /// Every value that some CPU has, in the catalogue's order. A newer module may have some that

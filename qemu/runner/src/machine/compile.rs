@@ -32,6 +32,11 @@ pub fn compile(path: &Path, text: &str) -> Result<Machine> {
         let what = format!("cpus is a number from 1 to {MAX_CPUS}, not {cpus}");
         return Err(compiler.at(&file.cpus.span(), &what));
     }
+    let dies = file.dies.as_ref().map_or(1, |dies| *dies.get_ref());
+    if let Some(given) = file.dies.as_ref().filter(|_| dies == 0 || cpus % dies != 0) {
+        let what = format!("{cpus} CPUs cannot be in {dies} dies of as many each");
+        return Err(compiler.at(&given.span(), &what));
+    }
     for (name, list) in &file.groups {
         let set = compiler.list(list.get_ref(), &list.span())?;
         compiler.groups.insert(name.clone(), set);
@@ -45,6 +50,7 @@ pub fn compile(path: &Path, text: &str) -> Result<Machine> {
     }
     Ok(Machine {
         cpus,
+        dies,
         append: file.append,
         lines: compiler.lines,
         names: compiler.names,
@@ -376,6 +382,14 @@ mod tests {
             (
                 "cpus = 0",
                 "m.toml:1: cpus is a number from 1 to 255, not 0",
+            ),
+            (
+                "cpus = 4\ndies = 3\n",
+                "m.toml:2: 4 CPUs cannot be in 3 dies of as many each",
+            ),
+            (
+                "cpus = 4\ndies = 0\n",
+                "m.toml:2: 4 CPUs cannot be in 0 dies",
             ),
             (
                 "cpus = 2\n\n[[msr]]\nreg = 1\ncpu = \"0\"\n",

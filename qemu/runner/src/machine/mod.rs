@@ -17,6 +17,8 @@ use crate::error::{Context, Result};
 pub struct Machine {
     /// Its CPUs.
     pub cpus: u32,
+    /// Its dies.
+    pub dies: u32,
     /// For the guest's kernel command line.
     pub append: String,
     /// For the library: what it answers.
@@ -74,6 +76,7 @@ mod tests {
     fn the_report_has_names() {
         let machine = Machine {
             cpus: 1,
+            dies: 1,
             append: String::new(),
             lines: String::new(),
             names: BTreeMap::from([(0xe8, "APERF".to_owned())]),

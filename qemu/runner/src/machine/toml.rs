@@ -16,6 +16,8 @@ pub struct File {
     pub _description: String,
     /// How many CPUs.
     pub cpus: Spanned<u32>,
+    /// In how many dies they are, as many in each.
+    pub dies: Option<Spanned<u32>>,
     /// Counters read on one CPU within this many microseconds are read at the same instant.
     #[serde(default)]
     pub burst_us: u32,

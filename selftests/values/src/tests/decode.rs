@@ -31,6 +31,7 @@ tests! { "decode";
     not_valid_is_no_data: On::Registers(&[0x19c, 0x1a2]), [],
     a_fault_is_an_error: On::Registers(&[0x19c]), [],
     one_value_for_a_package: On::Machine, [],
+    energies_of_dies_are_not_mixed: On::Dies, [],
     modes: On::Machine, [],
 }
 
@@ -301,10 +302,34 @@ fn a_fault_is_an_error(_: &Env) {
     number(cpu, "tsc");
 }
 
+/// A CPU's die; there is one package.
+fn die(cpu: u32) -> String {
+    let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/die_id");
+    std::fs::read_to_string(file).expect("the kernel knows")
+}
+
+/// Energy is counted by each die: what one has used is not what another has, whoever is read after
+/// whom.
+fn energies_of_dies_are_not_mixed(_: &Env) {
+    const NAMES: &[&str] = &["energy_pkg_uj", "energy_core_uj", "energy_dram_uj"];
+    let cpus = guest::online();
+    assert_ne!(die(cpus[0]), die(cpus[cpus.len() - 1]), "nothing is proven");
+    for name in NAMES {
+        for &cpu in cpus.iter().chain(&cpus) {
+            files::expire();
+            // The counters stand still, at another value in each die.
+            assert_eq!(number(cpu, name), 0, "{name} of CPU {cpu}");
+        }
+    }
+}
+
 /// Values of a package or of this whole machine, which has one.
 fn one_value_for_a_package(_: &Env) {
     const NAMES: &[&str] = &["base_ratio", "max_ratio", "energy_pkg_uj", "energy_dram_uj"];
     let cpus = guest::online();
+    if cpus.iter().any(|&cpu| die(cpu) != die(cpus[0])) {
+        return;
+    }
     files::expire();
     files::set("cache_ms", 60_000);
     for name in NAMES {

@@ -35,6 +35,8 @@ pub enum On {
     Hybrid,
     /// One that counts energy.
     Energy,
+    /// One whose dies count energy each for itself.
+    Dies,
     /// One that says that it has no unit of energy.
     NoEnergy,
     /// One whose counters are slow to read, each for itself.
@@ -61,6 +63,7 @@ impl On {
                 machine.register(0, 0x64e) != machine.register(last, 0x64e)
             }
             Self::Energy => machine.any(ENERGY, |register| matches!(register, Register::Rate(_))),
+            Self::Dies => machine.register(0, 0x611) != machine.register(2, 0x611),
             Self::NoEnergy => machine.any(&[0x606], |register| register == Register::Constant(0)),
             Self::Pressure => {
                 let counts = |register| matches!(register, Register::Rate(_));

@@ -104,10 +104,14 @@ fn scope(entry: &Entry, identity: Identity, cpuid: &mut dyn FnMut(u32) -> [u32; 
 
 /// Who has a value: the CPU, or what shares it, if that is known.
 fn labels(tree: &Tree, cpu: u32, scope: Scope) -> Vec<(&'static str, u32)> {
-    match (scope, tree.package_and_core(cpu)) {
-        (Scope::Package, Some((package, _))) => vec![("package", package)],
-        (Scope::Core, Some((package, core))) => vec![("package", package), ("core", core)],
-        _ => vec![("cpu", cpu)],
+    let Some(here) = tree.location(cpu) else {
+        return vec![("cpu", cpu)];
+    };
+    match scope {
+        Scope::Thread => vec![("cpu", cpu)],
+        Scope::Core => vec![("package", here.package), ("core", here.core)],
+        Scope::Die => vec![("package", here.package), ("die", here.die)],
+        Scope::Package => vec![("package", here.package)],
     }
 }
 
@@ -183,8 +187,8 @@ mod tests {
                 "cpupeek_frequency_hertz{cpu=\"1\"} 3400000000",
                 "cpupeek_temperature_celsius{package=\"1\",core=\"5\"} -0.5",
                 "cpupeek_temperature_celsius{cpu=\"3\"} 1",
-                "cpupeek_package_energy_joules_total{package=\"0\"} 1.5",
-                "cpupeek_package_energy_joules_total{package=\"1\"} 0.000007",
+                "cpupeek_package_energy_joules_total{package=\"0\",die=\"0\"} 1.5",
+                "cpupeek_package_energy_joules_total{package=\"1\",die=\"0\"} 0.000007",
             ]
         );
     }
