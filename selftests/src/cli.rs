@@ -17,6 +17,7 @@ CPUs go offline, their interrupts are held off, and the module is unloaded again
   --filter SUBSTR    only tests whose name contains SUBSTR; may be repeated
   --group NAME       only tests of this group (what is before the dot); may be repeated
   --soak SECONDS     how long tests that repeat something go on (default: $SOAK, else 5)
+  --limit SECONDS    how long a test may take besides that (default: 120)
   --seed N           what random choices begin with (default: the time)
   --provides LIST    what this machine provides, separated by commas, or 'all': a test that is
                      skipped because such a thing is missing has failed
@@ -39,6 +40,7 @@ pub struct Options {
     filters: Vec<String>,
     groups: Vec<String>,
     pub soak: Duration,
+    pub limit: Duration,
     pub seed: u64,
     pub provides: Vec<Need>,
     pub module: PathBuf,
@@ -83,6 +85,8 @@ pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Command, Str
         filters: Vec::new(),
         groups: Vec::new(),
         soak: Duration::from_secs(5),
+        // Emulated guests on a busy host are slow.
+        limit: Duration::from_secs(120),
         seed: std::time::UNIX_EPOCH
             .elapsed()
             .map_or(0, |now| now.as_nanos() as u64),
@@ -104,6 +108,7 @@ pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Command, Str
             "--filter" => options.filters.push(value()?),
             "--group" => options.groups.push(value()?),
             "--soak" => options.soak = seconds(&value()?)?,
+            "--limit" => options.limit = seconds(&value()?)?,
             "--seed" => {
                 let text = value()?;
                 options.seed = text

@@ -15,9 +15,6 @@ use crate::kcov;
 use crate::sys::{self, Child, Errno, Exit};
 use crate::tests::{Env, Need, Test};
 
-/// How long a test may take besides its soaks. Emulated guests on a busy host are slow.
-const LIMIT: Duration = Duration::from_secs(120);
-
 /// How often a test is run if it fails after a CPU was let go too early: that is what becomes of it
 /// on a host that is too busy to run the guest, and says nothing of the module.
 const ATTEMPTS: u32 = 3;
@@ -145,7 +142,7 @@ fn attempt(test: &Test, env: &Env, baseline: &Baseline, options: &Options) -> Ve
     });
     drop(input);
 
-    let limit = LIMIT + 3 * options.soak;
+    let limit = options.limit + 3 * options.soak;
     let exit = watch(child, output, limit);
     let mut trouble = Vec::new();
     match exit {
