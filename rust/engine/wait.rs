@@ -14,6 +14,7 @@ use crate::{
         task, //
     },
     logic::budget::{
+        Answer,
         Budget,
         Limits, //
     },
@@ -229,14 +230,14 @@ impl Engine {
         };
         let took = regs::rdtsc().wrapping_sub(start);
         // A spin that sufficed was not for a late answer, however long its end was held up.
-        let took = if spun {
-            took.min(limits.ceiling.into())
+        let answer = if spun {
+            Answer::Spun(took.min(limits.ceiling.into()))
         } else {
-            took
+            Answer::Slept(took)
         };
         // What a caller wants for itself teaches nothing.
         if let (Some(budget), Manner::Adaptive) = (budget, manner) {
-            budget.store(known.learn(took, limits).into_word(), Relaxed);
+            budget.store(known.learn(answer, limits).into_word(), Relaxed);
         }
 
         match waited {

@@ -11,13 +11,15 @@
 //! become quick again is noticed although nobody spins for it; but not always, because one that was
 //! slept for came later by a wake-up, and where that alone takes as long as the ceiling no answer would
 //! ever be quick again. So after some late answers in a row one is spun for up to the ceiling: a probe.
+//! And not at once: of a target that holds its interrupts off most of the time, some answers are quick
+//! all the same, and those that follow are not.
 
 /// Trust that a few quick answers in a row build up.
 const TRUST_MAX: i32 = 8;
 
-/// What a late answer costs in trust: spinning pays while fewer than a third are late. Without trust,
+/// What a late answer costs in trust: spinning pays while fewer than a half are late. Without trust,
 /// which is more than 0, there is no spinning.
-const TRUST_LATE: i32 = 2;
+const TRUST_LATE: i32 = 1;
 
 /// Distrust at which the next answer is a probe: late answers lead there one by one, from 0 after a
 /// probe that failed.
@@ -34,6 +36,15 @@ pub struct Budget {
     /// Mean duration of quick answers, exponentially weighted.
     quick: u32,
     trust: i32,
+}
+
+/// How long an answer took, in TSC cycles, and whether that was spun or slept for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It came while the caller was spinning.
+    Spun(u64),
+    /// The caller was asleep, in the end.
+    Slept(u64),
 }
 
 /// The bounds of spinning, in TSC cycles.
@@ -98,8 +109,9 @@ impl Budget {
         }
     }
 
-    /// Takes in how long an answer took.
-    pub const fn learn(self, took: u64, limits: Limits) -> Self {
+    /// Takes in an answer.
+    pub const fn learn(self, answer: Answer, limits: Limits) -> Self {
+        let (Answer::Spun(took) | Answer::Slept(took)) = answer;
         if took > limits.ceiling as u64 {
             return Self {
                 quick: self.quick,
@@ -113,10 +125,12 @@ impl Budget {
             };
         }
         if self.trust <= 0 {
-            // What was known is from before the target was late, or no knowledge at all.
+            // What was known is from before the target was late, or no knowledge at all. That it is quick
+            // is to be shown by spinning, or twice.
+            let is_shown = matches!(answer, Answer::Spun(_)) || self.trust == 0;
             return Self {
                 quick: took as u32,
-                trust: 1,
+                trust: if is_shown { 1 } else { 0 },
             };
         }
         let (old, new) = (self.quick as i64, took as i64);

@@ -3,7 +3,7 @@
 //! A budget that several callers of one target learn in at once, for every interleaving within small
 //! bounds: what one has learned may be lost, but what is there was learned by somebody.
 
-use cpupeek_logic::budget::{Budget, Limits};
+use cpupeek_logic::budget::{Answer, Budget, Limits};
 use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use loom::sync::Arc;
 use loom::thread;
@@ -16,7 +16,7 @@ const LIMITS: Limits = Limits {
 const TOOK: [u64; 2] = [6_000, 2_000_000];
 
 fn begin() -> Budget {
-    Budget::unknown(LIMITS).learn(9_000, LIMITS)
+    Budget::unknown(LIMITS).learn(Answer::Spun(9_000), LIMITS)
 }
 
 /// Every word that some order of learning could leave, if each learns once: whole or with one lost.
@@ -24,7 +24,9 @@ fn possible() -> Vec<u32> {
     let [first, second] = TOOK;
     let orders: [&[u64]; 4] = [&[first], &[second], &[first, second], &[second, first]];
     let after = |took: &[u64]| {
-        let learned = took.iter().fold(begin(), |b, &t| b.learn(t, LIMITS));
+        let learned = took
+            .iter()
+            .fold(begin(), |b, &t| b.learn(Answer::Slept(t), LIMITS));
         learned.into_word()
     };
     orders.into_iter().map(after).collect()
@@ -39,7 +41,10 @@ fn whoever_learns_leaves_something_that_was_learned() {
             thread::spawn(move || {
                 let known = Budget::from_word(word.load(Relaxed)).expect("not 0");
                 assert!(known.spin(LIMITS) <= LIMITS.ceiling);
-                word.store(known.learn(took, LIMITS).into_word(), Relaxed);
+                word.store(
+                    known.learn(Answer::Slept(took), LIMITS).into_word(),
+                    Relaxed,
+                );
             })
         });
         for learner in learners {
@@ -66,7 +71,7 @@ fn planted_a_budget_in_two_words() {
             thread::spawn(move || {
                 let word = words[0].load(Relaxed) | words[1].load(Relaxed);
                 let known = Budget::from_word(word).expect("not 0");
-                let word = known.learn(took, LIMITS).into_word();
+                let word = known.learn(Answer::Slept(took), LIMITS).into_word();
                 words[0].store(word & !TRUST, Relaxed);
                 words[1].store(word & TRUST, Relaxed);
             })
