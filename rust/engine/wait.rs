@@ -306,11 +306,13 @@ impl Engine {
     fn sleep<W: Work>(&self, flight: &mut Flight<W>, deadline: Deadline) -> Waited {
         self.stats.add(Counter::Sleeps, 1);
         // While one CPU keeps the caller waiting, others may be through with a round and have
-        // another to do; nobody tells, so look now and then.
-        if flight.may_need_rounds() {
-            flight.wait(Some(deadline.or_in_ms(LOOK_MS)))
-        } else {
+        // another to do; nobody tells, so look now and then. That is for now, if they just came to it.
+        if !flight.may_need_rounds() {
             flight.wait(deadline.0)
+        } else if flight.wants_dispatch() {
+            Waited::TimedOut
+        } else {
+            flight.wait(Some(deadline.or_in_ms(LOOK_MS)))
         }
     }
 }

@@ -209,10 +209,13 @@ impl<W: Work> Flight<W> {
         called.any(|s| regs::is_vcpu_preempted(s.cpu))
     }
 
-    /// Whether a CPU may come to have another round to do while another one is being called.
+    /// Whether a CPU has another round to do, or may come to have one while another is being called. If
+    /// not, a notice comes when there is something to do again.
     pub(crate) fn may_need_rounds(&self) -> bool {
         let calls = || self.slices().iter().filter(|s| !s.is_ready());
+        // A CPU that becomes ready while this looks is seen by the second look, if not by the first.
         calls().count() > 1 && calls().any(|s| s.len.wrapping_sub(s.stable.get()) > 1)
+            || self.wants_dispatch()
     }
 
     /// Consumes the notice that all calls are through if it is there. Does not sleep.

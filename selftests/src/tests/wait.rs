@@ -135,7 +135,23 @@ fn healthy_cpus_get_through_many_rounds(_: &Env) {
         // Far more rounds than one, and little against the time limit, which is not far from that of
         // holding the CPU.
         let ops = ops_on(&guest::online(), 640);
+        let rounds = attribute("rounds");
+        let start = Instant::now();
         let answers = device.batch_with(timed(7000), &ops);
+        println!(
+            "{} rounds in {:?}",
+            attribute("rounds") - rounds,
+            start.elapsed()
+        );
+        for cpu in guest::online() {
+            let done = answers.iter().filter(|op| op.cpu == cpu && op.status == 0);
+            let tscs: Vec<u64> = done.map(|op| op.tsc).collect();
+            println!(
+                "CPU {cpu}: {} answers, {:?}",
+                tscs.len(),
+                tscs.iter().min().zip(tscs.iter().max()).map(|(a, b)| b - a)
+            );
+        }
         assert!(blocked.is_held(), "nothing was proven: the CPU was let go");
         expect_healthy_answers(blocked, &ops, &answers);
     });
