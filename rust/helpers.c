@@ -17,6 +17,9 @@
 #include <linux/device.h>
 #include <linux/hardirq.h>
 #include <linux/hrtimer.h>
+#if __has_include(<linux/hrtimer_bases.h>)
+#include <linux/hrtimer_bases.h>
+#endif
 #include <linux/irq_work.h>
 #include <linux/kernel_stat.h>
 #include <linux/preempt.h>
@@ -220,6 +223,26 @@ u32 cpupeek_helper_iminor(const struct inode *inode)
 bool cpupeek_helper_has_waiters(struct wait_queue_head *wq)
 {
 	return wq_has_sleeper(wq);
+}
+
+/*
+ * A number that is the same for all timers which expire in one interrupt, and
+ * another one in the next. For the function of the timer, on its CPU.
+ */
+u64 cpupeek_helper_hrtimer_interrupt(const struct hrtimer *timer)
+{
+#ifdef CONFIG_HIGH_RES_TIMERS
+	const struct hrtimer_cpu_base *base = timer->base->cpu_base;
+
+	if (base->hres_active)
+		return BIT_ULL(63) | base->nr_events;
+#endif
+	return get_jiffies_64();
+}
+
+u64 cpupeek_helper_jiffies(void)
+{
+	return get_jiffies_64();
 }
 
 void cpupeek_helper_hrtimer_set_expires(struct hrtimer *timer, ktime_t time)
@@ -530,12 +553,6 @@ void cpupeek_helper_timer_setup(struct timer_list *timer,
 }
 
 /* On this CPU: the caller has interrupts off. */
-/* The number of the last interrupt of this CPU by its timer. */
-u64 cpupeek_helper_timer_interrupt(void)
-{
-	return __this_cpu_read(irq_stat.counts[IRQ_COUNT_APIC_TIMER]);
-}
-
 void cpupeek_helper_timer_start(struct timer_list *timer, unsigned long ticks)
 {
 	mod_timer(timer, jiffies + ticks);

@@ -137,17 +137,17 @@ impl Cache {
             // is something to do again, then not for everybody who has waited for it.
             return Ok(0);
         }
-        let mut taken = self.values.sweep(&mut kept, Need::Fresh)?;
         // Others may be waiting for this, whom nothing can end meanwhile.
         let timeout_ms = self.values.engine.read_timeout_ms().into();
         let end = task::now_ms().saturating_add(timeout_ms);
+        let mut taken = self.values.sweep(&mut kept, Need::Fresh)?;
         for _ in 0..WINDOW_TRIES {
-            if task::now_ms() >= end {
-                break;
-            }
             match self.values.sweep(&mut kept, Need::Window)? {
                 0 => break,
                 windows => taken = taken.wrapping_add(windows),
+            }
+            if task::now_ms() >= end {
+                break;
             }
         }
         self.values.give_up_windows();

@@ -374,6 +374,8 @@ impl Engine {
                 if !self.throttle(flight, user, patience)? {
                     return Ok(());
                 }
+                // Some may have come to their end meanwhile.
+                Self::settle(flight, user);
                 if caller.is_patient {
                     // The CPUs have their time after that.
                     deadline = deadline.later(task::monotonic_ns().saturating_sub(asked));
@@ -396,14 +398,19 @@ impl Engine {
             }
             let again = self.wait(flight, deadline, caller.manner);
             if let Some(user) = caller.user {
-                for worked in flight.take_busy() {
-                    user.refund_ops(worked.cpu, worked.left_out);
-                    user.charge(worked.cpu, regs::cycles_to_ns(worked.cycles));
-                }
+                Self::settle(flight, user);
             }
             if !again? {
                 return Ok(());
             }
+        }
+    }
+
+    /// Charges a user for what CPUs have done for him, in place of what that was taken to cost.
+    fn settle<W: Work>(flight: &mut Flight<W>, user: &User) {
+        for worked in flight.take_busy() {
+            user.refund_ops(worked.cpu, worked.left_out);
+            user.charge(worked.cpu, regs::cycles_to_ns(worked.cycles));
         }
     }
 

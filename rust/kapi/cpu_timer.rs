@@ -41,8 +41,11 @@ pub(crate) trait Expire: Send + Sync + 'static {
     /// The time has come. Runs in a hard or soft interrupt; on the CPU that the timer was started
     /// on, or if that has gone offline on another.
     ///
+    /// Timers of this CPU and precision that expire without a break have the same `number`; it changes
+    /// before the next one does.
+    ///
     /// Returns when to do it next on the monotonic clock, in nanoseconds, if at all.
-    fn expire(&self) -> Option<u64>;
+    fn expire(&self, number: u64) -> Option<u64>;
 }
 
 /// A timer that stays on the CPU that it was started on.
@@ -91,7 +94,8 @@ impl<T: Expire> CpuTimer<T> {
     }
 
     /// Starts the timer on this CPU, to expire at `time` of the monotonic clock, in nanoseconds. The
-    /// caller has interrupts off; the timer is not pending.
+    /// caller has interrupts off, and is not the timer's own function. One that is pending expires then
+    /// instead.
     pub(crate) fn start_here(&self, time: u64) {
         match self.precision {
             // SAFETY: The timer is initialised by the type invariant.
@@ -105,8 +109,9 @@ impl<T: Expire> CpuTimer<T> {
         }
     }
 
-    /// Stops the timer, and waits until [`Expire::expire`] is through if it runs. Nobody starts the
-    /// timer at the same time. Not for interrupts.
+    /// Stops the timer, and waits until [`Expire::expire`] is through if it runs. Whoever starts the timer
+    /// at the same time sees to it that nothing comes of that, and has what the timer is part of, which
+    /// cancels it once more before it goes away. Not for interrupts.
     pub(crate) fn cancel(&self) {
         // SAFETY: Both are initialised by the type invariant. The caller is a task, and has nothing
         // that `expire()` waits for, since that never waits.
@@ -123,7 +128,9 @@ impl<T: Expire> CpuTimer<T> {
         // SAFETY: By the contract, `timer` is that field of a timer of ours, which waits for this
         // function before it goes away.
         let this = unsafe { &*timer.byte_sub(offset_of!(Self, exact)).cast::<Self>() };
-        match this.target.expire() {
+        // SAFETY: This is the timer's function.
+        let number = unsafe { helpers::cpupeek_helper_hrtimer_interrupt(timer) };
+        match this.target.expire(number) {
             Some(time) => {
                 // SAFETY: A timer that is not queued, as while its function runs.
                 unsafe { helpers::cpupeek_helper_hrtimer_set_expires(timer, ktime(time)) };
@@ -141,7 +148,12 @@ impl<T: Expire> CpuTimer<T> {
         let this = unsafe { &*timer.byte_sub(offset_of!(Self, wheel)).cast::<Self>() };
         // On PREEMPT_RT soft interrupts are threads, which others may preempt.
         super::regs::with_irqs_off(|_| {
-            if let Some(time) = this.target.expire() {
+            // Those of a tick come one after the other; interrupts are on in between, but nobody else has
+            // the CPU.
+            //
+            // SAFETY: Has no preconditions.
+            let number = unsafe { helpers::cpupeek_helper_jiffies() };
+            if let Some(time) = this.target.expire(number) {
                 this.start_here(time);
             }
         });

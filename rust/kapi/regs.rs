@@ -53,16 +53,9 @@ pub(crate) fn rdtsc() -> u64 {
 }
 
 /// The number of the interrupt by another CPU's call that this CPU is in, 0 if it is in none.
-pub(super) fn call_interrupt() -> u64 {
+pub(crate) fn call_interrupt() -> u64 {
     // SAFETY: Looks at this CPU's own state.
     unsafe { helpers::cpupeek_helper_call_interrupt() }
-}
-
-/// The number of the interrupt by its timer that this CPU is in, if it is in any; of others that it is in,
-/// nothing can be said.
-pub(crate) fn timer_interrupt() -> u64 {
-    // SAFETY: Looks at this CPU's own state.
-    unsafe { helpers::cpupeek_helper_timer_interrupt() }
 }
 
 /// The frequency of the time stamp counter in kHz, 0 if the kernel does not know it.

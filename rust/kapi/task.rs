@@ -61,7 +61,7 @@ pub(crate) fn now_ms() -> u64 {
 /// Sleeps until the monotonic clock shows `end_ns`, or a fatal signal comes. By a timer of this CPU:
 /// see `cpupeek_helper_wait_until()`.
 pub(crate) fn sleep_killably_until(end_ns: u64) {
-    // SAFETY: Process context, no locks are held.
+    // SAFETY: Process context, no spinlocks are held.
     unsafe { helpers::cpupeek_helper_sleep_until(end_ns as bindings::ktime_t) };
 }
 

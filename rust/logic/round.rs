@@ -11,15 +11,10 @@ pub const MAX_SHARED_OPS: u32 = 4 * MAX_OPS;
 /// Longest time that a CPU starts further operations in one stretch, in microseconds.
 pub const MAX_US: u32 = 100;
 
-/// Between timers that expire in the same interrupt there is less time than this, in microseconds: that
-/// of others' timers.
-const LULL_US: u64 = 100;
-
 /// The bound of a round on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
     cycles: u64,
-    lull: u64,
 }
 
 impl Bound {
@@ -29,14 +24,7 @@ impl Bound {
         let cycles = tsc_khz as u64 * MAX_US as u64 / 1000;
         Self {
             cycles: if cycles == 0 { u64::MAX } else { cycles },
-            lull: tsc_khz as u64 * LULL_US / 1000,
         }
-    }
-
-    /// Whether a timer that expires at `now` can do so in the same interrupt as one that was through at
-    /// `end`; never where the frequency of the time stamp counter is unknown.
-    pub const fn may_be_same_interrupt(self, end: u64, now: u64) -> bool {
-        now.wrapping_sub(end) < self.lull
     }
 
     /// Whether a round that started at the TSC value `start` may begin another operation at `now`.
@@ -79,13 +67,14 @@ impl Stretch {
     }
 }
 
-/// What the timers of one CPU that expire in the same interrupt have done in it.
+/// What samplers have done on one CPU without a break, such as those whose timers expire in the same
+/// interrupt.
 ///
 /// They may work for as long together as one of them may alone. Those that come after that wait once, in
 /// groups that are as large as this one was, and then perform at least one operation each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimerStretch {
-    /// The TSC when the first of them expired.
+pub struct SamplerStretch {
+    /// The TSC when the first of them began.
     pub start: u64,
     /// How many have had their turn.
     pub served: u32,
@@ -93,8 +82,8 @@ pub struct TimerStretch {
     pub waiting: u32,
 }
 
-impl TimerStretch {
-    /// Begins with a timer that expires at the TSC value `now`.
+impl SamplerStretch {
+    /// Begins at the TSC value `now`.
     pub const fn new(now: u64) -> Self {
         Self {
             start: now,
@@ -108,16 +97,16 @@ impl TimerStretch {
         bound.open(self.start, now)
     }
 
-    /// A timer has its turn.
+    /// One has its turn.
     pub const fn serve(&mut self) {
         self.served = self.served.saturating_add(1);
     }
 
-    /// A timer is put off. Returns by how many gaps.
+    /// One is put off. Returns the number of its group, from 1.
     pub const fn put_off(&mut self) -> u32 {
         let group = if self.served == 0 { 1 } else { self.served };
-        let gaps = (self.waiting / group).saturating_add(1);
+        let number = (self.waiting / group).saturating_add(1);
         self.waiting = self.waiting.saturating_add(1);
-        gaps
+        number
     }
 }

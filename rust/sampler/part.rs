@@ -2,17 +2,17 @@
 
 //! One CPU's part of a sampler: what its timer does.
 
-use super::Common;
+use super::{
+    registry::Occasion,
+    Common, //
+};
 #[cfg(CONFIG_RUST_DEBUG_ASSERTIONS)]
 use crate::kapi::call_group::longest;
 use crate::{
     engine::ReadRegister,
     kapi::{
         claim::Claimed,
-        cpu_timer::{
-            Expire,
-            Precision, //
-        },
+        cpu_timer::Expire,
         errno::enodata,
         regs, task,
         uapi::{
@@ -23,7 +23,10 @@ use crate::{
     },
     logic::{
         policy::Throttle,
-        round::TimerStretch,
+        round::{
+            SamplerStretch,
+            MAX_US, //
+        },
         sampling::{
             schedule::Schedule,
             slot,
@@ -49,6 +52,10 @@ use kernel::{
 
 /// Time between rounds of one sample, for what else wants the CPU.
 const GAP_NS: u64 = 100_000;
+
+/// How long those wait, group by group, that are put off: for a group's work, and for what else wants the
+/// CPU then.
+const PUT_OFF_NS: u64 = GAP_NS + MAX_US as u64 * 1000;
 
 /// What an expiry is taken to cost besides the reading.
 const EXPIRY_NS: u64 = 1_000;
@@ -222,13 +229,14 @@ impl Part {
         let now = task::monotonic_ns();
         state.running = true;
         state.done = 0;
-        state.has_waited = false;
+        // The first sample is not put off.
+        state.has_waited = true;
         state.schedule = Schedule::new(self.common.interval_ns, now);
-        self.advance(state, now)
+        self.advance(state, now, Occasion::start())
     }
 
     /// Does what is due, with interrupts off. Returns when to go on, if at all.
-    fn advance(&self, state: &mut State, now: u64) -> Option<u64> {
+    fn advance(&self, state: &mut State, now: u64, occasion: Occasion) -> Option<u64> {
         if !state.running {
             return None;
         }
@@ -237,38 +245,32 @@ impl Part {
             self.clear(state, ENXIO);
             return None;
         }
-        let tsc = regs::rdtsc();
-        if self.common.precision == Precision::Deferrable {
-            // Interrupts come on between the timers of the wheel, so that their times do not add up.
-            let mut stretch = TimerStretch::new(tsc);
-            return self.advance_in(state, now, &mut stretch);
-        }
         let samplers = &self.common.samplers;
-        let mut stretch = samplers.stretch(self.cpu, self.common.engine.bound(), tsc);
+        let mut stretch = samplers.stretch(self.cpu, occasion, regs::rdtsc());
         let next = self.advance_in(state, now, &mut stretch);
-        samplers.hand_on(self.cpu, stretch, regs::rdtsc());
+        samplers.hand_on(self.cpu, occasion, stretch);
         next
     }
 
-    /// The same, after what other timers have done in the same interrupt.
-    fn advance_in(&self, state: &mut State, now: u64, stretch: &mut TimerStretch) -> Option<u64> {
-        let bound = self.common.engine.bound();
-        if !state.has_waited && !stretch.open(bound, regs::rdtsc()) {
+    /// The same, after what others have done without a break.
+    fn advance_in(&self, state: &mut State, now: u64, stretch: &mut SamplerStretch) -> Option<u64> {
+        if state.done == 0 {
+            if let Some(until) = self.exhausted_until(state, now) {
+                self.pass(state, now);
+                self.skip(state, until);
+                return Some(state.schedule.next());
+            }
+        }
+        if !state.has_waited && !stretch.open(self.common.engine.bound(), regs::rdtsc()) {
             // Others have kept this CPU busy for long enough. Once only: then it is their turn to wait.
             state.has_waited = true;
-            self.charge(state, 0, 0);
-            let wait = GAP_NS.saturating_mul(stretch.put_off().into());
+            self.charge_look(state, 0);
+            let wait = PUT_OFF_NS.saturating_mul(stretch.put_off().into());
             return Some(now.saturating_add(wait));
         }
         stretch.serve();
         if state.done == 0 {
-            let missed = state.schedule.pass(now);
-            state.missed = state.missed.saturating_add(missed);
-            if let Some(until) = self.exhausted_until(state, now) {
-                state.has_waited = false;
-                self.skip(state, until);
-                return Some(state.schedule.next());
-            }
+            self.pass(state, now);
             state.time_ns = now;
         }
         let all = self.read_round(state, stretch);
@@ -281,6 +283,13 @@ impl Part {
         }
         self.publish(state);
         Some(state.schedule.next())
+    }
+
+    /// A sample is due.
+    fn pass(&self, state: &mut State, now: u64) {
+        let missed = state.schedule.pass(now);
+        state.missed = state.missed.saturating_add(missed);
+        state.has_waited = false;
     }
 
     /// Until when nothing may be read, because too much of the CPU's time has been used.
@@ -312,7 +321,7 @@ impl Part {
     }
 
     /// Reads as many registers as one round allows, at least one. Returns whether that was all.
-    fn read_round(&self, state: &mut State, stretch: &TimerStretch) -> bool {
+    fn read_round(&self, state: &mut State, stretch: &SamplerStretch) -> bool {
         let bound = self.common.engine.bound();
         let isolated = task::is_isolated(self.cpu);
         let mut taken = false;
@@ -354,12 +363,19 @@ impl Part {
 
     fn charge(&self, state: &mut State, cycles: u64, performed: u32) {
         state.busy = state.busy.saturating_add(cycles);
-        let ns = regs::cycles_to_ns(cycles).saturating_add(EXPIRY_NS);
+        if let Some(user) = self.common.access.user() {
+            user.charge_call(self.cpu, performed, 0);
+        }
+        self.charge_look(state, regs::cycles_to_ns(cycles));
+    }
+
+    /// Charges an expiry, and `ns` besides.
+    fn charge_look(&self, state: &mut State, ns: u64) {
+        let ns = ns.saturating_add(EXPIRY_NS);
         state.until = self
             .throttle()
             .charge(state.until, task::monotonic_ns(), ns);
         if let Some(user) = self.common.access.user() {
-            user.charge_call(self.cpu, performed, 0);
             user.charge(self.cpu, ns);
         }
     }
@@ -505,7 +521,7 @@ fn result_at(slot: usize, index: usize) -> usize {
 }
 
 impl Expire for Part {
-    fn expire(&self) -> Option<u64> {
+    fn expire(&self, number: u64) -> Option<u64> {
         let now = task::monotonic_ns();
         let Some(mut state) = self.state.try_claim() else {
             // Somebody changes the sampler: this sample is missed, and counted by the next. A first one
@@ -523,11 +539,12 @@ impl Expire for Part {
             if self.may_start(&state) {
                 return self.begin(&mut state);
             }
-            if state.running {
+            if state.running && state.done == 0 {
                 // Somebody else has started it.
                 return Some(state.schedule.next());
             }
         }
-        self.advance(&mut state, now)
+        let occasion = Occasion::expiry(self.common.precision, number);
+        self.advance(&mut state, now, occasion)
     }
 }

@@ -5,13 +5,11 @@
 use super::Sampler;
 use crate::{
     kapi::{
+        cpu_timer::Precision,
         regs,
         task, //
     },
-    logic::round::{
-        Bound,
-        TimerStretch, //
-    },
+    logic::round::SamplerStretch,
 };
 use kernel::{
     cpu::nr_cpu_ids,
@@ -49,13 +47,56 @@ pub(crate) struct Samplers {
 struct CpuTimers {
     /// Timers may be started there.
     present: Atomic<bool>,
-    /// What those have done that expired last, all in one interrupt; which one that was, and when they were
-    /// through, by the CPU's TSC. Only they write it.
-    interrupt: Atomic<u64>,
+    /// What samplers have done there last, for each kind of [`Occasion`].
+    stretches: [Kept; Occasion::KINDS],
+}
+
+/// A stretch that is kept for whoever comes next. Only those who have one write it, one after the other.
+struct Kept {
+    number: Atomic<u64>,
     start: Atomic<u64>,
-    end: Atomic<u64>,
     served: Atomic<u32>,
     waiting: Atomic<u32>,
+}
+
+impl Kept {
+    const fn new() -> Self {
+        Self {
+            number: Atomic::new(0),
+            start: Atomic::new(0),
+            served: Atomic::new(0),
+            waiting: Atomic::new(0),
+        }
+    }
+}
+
+/// What a sampler has its turn in. Turns of the same occasion belong together.
+#[derive(Clone, Copy)]
+pub(super) struct Occasion {
+    kind: usize,
+    /// 0 if nothing comes with it.
+    number: u64,
+}
+
+impl Occasion {
+    const KINDS: usize = 3;
+
+    /// A sampler is started on this CPU.
+    pub(super) fn start() -> Self {
+        Self {
+            kind: 0,
+            number: regs::call_interrupt(),
+        }
+    }
+
+    /// A timer expires on this CPU, with others that have the same number.
+    pub(super) fn expiry(precision: Precision, number: u64) -> Self {
+        let kind = match precision {
+            Precision::Exact => 1,
+            Precision::Deferrable => 2,
+        };
+        Self { kind, number }
+    }
 }
 
 impl Samplers {
@@ -65,11 +106,7 @@ impl Samplers {
         for _ in 0..nr_cpu_ids() {
             let absent = CpuTimers {
                 present: Atomic::new(false),
-                interrupt: Atomic::new(0),
-                start: Atomic::new(0),
-                end: Atomic::new(0),
-                served: Atomic::new(0),
-                waiting: Atomic::new(0),
+                stretches: [const { Kept::new() }; Occasion::KINDS],
             };
             cpus.push(absent, GFP_KERNEL)?;
         }
@@ -110,34 +147,31 @@ impl Samplers {
         timers.is_some_and(|timers| timers.present.load(Acquire))
     }
 
-    /// What timers have done in the interrupt that one expires in at the TSC value `now`. On `cpu`, with
-    /// interrupts off.
-    pub(super) fn stretch(&self, cpu: u32, bound: Bound, now: u64) -> TimerStretch {
-        let Some(timers) = self.cpus.get(cpu as usize) else {
-            return TimerStretch::new(now);
-        };
-        // Not the number alone: where a hypervisor's timer is used, it stays the same.
-        if timers.interrupt.load(Relaxed) == regs::timer_interrupt()
-            && bound.may_be_same_interrupt(timers.end.load(Relaxed), now)
-        {
-            TimerStretch {
-                start: timers.start.load(Relaxed),
-                served: timers.served.load(Relaxed),
-                waiting: timers.waiting.load(Relaxed),
-            }
-        } else {
-            TimerStretch::new(now)
+    fn kept(&self, cpu: u32, occasion: Occasion) -> Option<&Kept> {
+        self.cpus.get(cpu as usize)?.stretches.get(occasion.kind)
+    }
+
+    /// What samplers have done on the same occasion, if another has its turn at the TSC value `now`. On
+    /// `cpu`, with interrupts off.
+    pub(super) fn stretch(&self, cpu: u32, occasion: Occasion, now: u64) -> SamplerStretch {
+        let kept = self.kept(cpu, occasion).filter(|_| occasion.number != 0);
+        match kept.filter(|kept| kept.number.load(Relaxed) == occasion.number) {
+            Some(kept) => SamplerStretch {
+                start: kept.start.load(Relaxed),
+                served: kept.served.load(Relaxed),
+                waiting: kept.waiting.load(Relaxed),
+            },
+            None => SamplerStretch::new(now),
         }
     }
 
-    /// That is what it has come to at `now`.
-    pub(super) fn hand_on(&self, cpu: u32, stretch: TimerStretch, now: u64) {
-        if let Some(timers) = self.cpus.get(cpu as usize) {
-            timers.interrupt.store(regs::timer_interrupt(), Relaxed);
-            timers.start.store(stretch.start, Relaxed);
-            timers.served.store(stretch.served, Relaxed);
-            timers.waiting.store(stretch.waiting, Relaxed);
-            timers.end.store(now, Relaxed);
+    /// That is what it has come to.
+    pub(super) fn hand_on(&self, cpu: u32, occasion: Occasion, stretch: SamplerStretch) {
+        if let Some(kept) = self.kept(cpu, occasion) {
+            kept.number.store(occasion.number, Relaxed);
+            kept.start.store(stretch.start, Relaxed);
+            kept.served.store(stretch.served, Relaxed);
+            kept.waiting.store(stretch.waiting, Relaxed);
         }
     }
 

@@ -96,7 +96,8 @@ impl<W: Work> Slice<W> {
         self.is_ready() && !self.lost.get() && self.done.get() < self.len
     }
 
-    /// How many operations its next round has at most; for the caller, while the slice is ready.
+    /// How many operations its next round has at most; for the caller while the slice is ready, and for the
+    /// handler.
     pub(super) fn next_round(&self) -> u32 {
         self.len.wrapping_sub(self.done.get()).min(MAX_OPS)
     }

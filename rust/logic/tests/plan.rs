@@ -3,7 +3,7 @@
 //! Grouping by CPU, and the bound of a round.
 
 use cpupeek_logic::plan::{Planner, Slice};
-use cpupeek_logic::round::{Bound, Stretch, TimerStretch, MAX_SHARED_OPS, MAX_US};
+use cpupeek_logic::round::{Bound, SamplerStretch, Stretch, MAX_SHARED_OPS, MAX_US};
 
 fn plan(cpus: &[u32], nr_cpus: usize) -> (Vec<Slice>, Vec<Option<u32>>) {
     let mut index = vec![0; nr_cpus];
@@ -112,28 +112,21 @@ fn rounds_without_a_break_share_one_bound() {
 #[test]
 fn timers_of_one_interrupt_share_its_time() {
     let bound = Bound::new(1_000_000);
-    let lull = 100_000;
-    assert!(bound.may_be_same_interrupt(2_000, 2_000 + lull - 1));
-    assert!(!bound.may_be_same_interrupt(2_000, 2_000 + lull));
-    assert!(bound.may_be_same_interrupt(u64::MAX, 3));
-    // Of an unknown frequency nothing can be said.
-    assert!(!Bound::new(0).may_be_same_interrupt(2_000, 2_000));
-
-    let mut stretch = TimerStretch::new(1_000);
+    let mut stretch = SamplerStretch::new(1_000);
     for _ in 0..3 {
         assert!(stretch.open(bound, 1_000 + 99_999));
         stretch.serve();
     }
     assert!(!stretch.open(bound, 1_000 + 100_000));
     // The others come in groups of as many, each later than the one before.
-    let gaps: Vec<u32> = (0..7).map(|_| stretch.put_off()).collect();
-    assert_eq!(gaps, [1, 1, 1, 2, 2, 2, 3]);
+    let groups: Vec<u32> = (0..7).map(|_| stretch.put_off()).collect();
+    assert_eq!(groups, [1, 1, 1, 2, 2, 2, 3]);
     assert_eq!((stretch.served, stretch.waiting), (3, 7));
 }
 
 #[test]
 fn timers_are_put_off_one_by_one_where_nobody_had_a_turn() {
-    let mut stretch = TimerStretch::new(0);
+    let mut stretch = SamplerStretch::new(0);
     assert_eq!([(); 3].map(|()| stretch.put_off()), [1, 2, 3]);
     stretch.waiting = u32::MAX;
     assert_eq!(stretch.put_off(), u32::MAX);
