@@ -70,7 +70,13 @@ pub fn arguments(guest: &Guest<'_>, chardev: impl Fn(Source) -> String) -> Vec<S
     };
     for pair in guest.accel.chunks(2) {
         if let [name, value] = pair {
-            add(name, (*value).to_owned());
+            // Where QEMU takes the host's CPU for an AMD one, the leaf of dies has to be asked for.
+            let leaf = if *name == "-cpu" && guest.dies > 1 {
+                ",level=0x1f"
+            } else {
+                ""
+            };
+            add(name, format!("{value}{leaf}"));
         }
     }
     let smp = match guest.dies {
