@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Energy counters, which cores and packages share, counted along while somebody wants them.
+//! Energy counters, which cores, dies and packages share, counted along while somebody wants them.
 
 use crate::logic::energy::{
     Accumulator,
@@ -13,7 +13,7 @@ use kernel::prelude::*;
 pub(super) struct Id {
     /// Register.
     pub(super) reg: u32,
-    /// The core or package.
+    /// The core, die or package.
     pub(super) shared_by: u64,
 }
 

@@ -88,7 +88,7 @@ impl Work for ReadRegister {
         op.reserved == JOINED
     }
 
-    fn perform((): &(), op: &mut Op) {
+    fn perform((): &(), op: &mut Op, _since: u64) {
         Self::perform_here(op);
     }
 }
@@ -371,11 +371,12 @@ impl Engine {
         loop {
             if let Some(user) = caller.user {
                 let asked = task::monotonic_ns();
-                if !self.throttle(flight, user, patience)? {
-                    return Ok(());
-                }
+                let go = self.throttle(flight, user, patience);
                 // Some may have come to their end meanwhile.
                 Self::settle(flight, user);
+                if !go? {
+                    return Ok(());
+                }
                 if caller.is_patient {
                     // The CPUs have their time after that.
                     deadline = deadline.later(task::monotonic_ns().saturating_sub(asked));

@@ -226,7 +226,11 @@ impl Engine {
                 Waited::Done
             }
             Spun::Ready => return Ok(!deadline.is_over()),
-            Spun::GaveUp => self.sleep(flight, deadline),
+            Spun::GaveUp => match self.sleep(flight, deadline) {
+                Some(waited) => waited,
+                None if task::is_being_killed() => return Err(EINTR),
+                None => return Ok(!deadline.is_over()),
+            },
         };
         let took = regs::rdtsc().wrapping_sub(start);
         // A spin that sufficed was not for a late answer, however long its end was held up.
@@ -303,16 +307,18 @@ impl Engine {
         }
     }
 
-    fn sleep<W: Work>(&self, flight: &mut Flight<W>, deadline: Deadline) -> Waited {
-        self.stats.add(Counter::Sleeps, 1);
+    /// Sleeps, unless a CPU has another round to do.
+    fn sleep<W: Work>(&self, flight: &mut Flight<W>, deadline: Deadline) -> Option<Waited> {
         // While one CPU keeps the caller waiting, others may be through with a round and have
-        // another to do; nobody tells, so look now and then. That is for now, if they just came to it.
-        if !flight.may_need_rounds() {
-            flight.wait(deadline.0)
+        // another to do; nobody tells, so look now and then.
+        let end = if !flight.may_need_rounds() {
+            deadline.0
         } else if flight.wants_dispatch() {
-            Waited::TimedOut
+            return None;
         } else {
-            flight.wait(Some(deadline.or_in_ms(LOOK_MS)))
-        }
+            Some(deadline.or_in_ms(LOOK_MS))
+        };
+        self.stats.add(Counter::Sleeps, 1);
+        Some(flight.wait(end))
     }
 }

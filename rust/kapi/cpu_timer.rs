@@ -41,8 +41,8 @@ pub(crate) trait Expire: Send + Sync + 'static {
     /// The time has come. Runs in a hard or soft interrupt; on the CPU that the timer was started
     /// on, or if that has gone offline on another.
     ///
-    /// Timers of this CPU and precision that expire without a break have the same `number`; it changes
-    /// before the next one does.
+    /// Timers of this CPU and precision that expire without a break have the same `number`. Another one
+    /// later has another, but where ticks have to do and were held up.
     ///
     /// Returns when to do it next on the monotonic clock, in nanoseconds, if at all.
     fn expire(&self, number: u64) -> Option<u64>;
@@ -148,7 +148,7 @@ impl<T: Expire> CpuTimer<T> {
         let this = unsafe { &*timer.byte_sub(offset_of!(Self, wheel)).cast::<Self>() };
         // On PREEMPT_RT soft interrupts are threads, which others may preempt.
         super::regs::with_irqs_off(|_| {
-            // Those of a tick come one after the other; interrupts are on in between, but nobody else has
+            // Those of a tick come one after the other; interrupts are on in between, but tasks do not have
             // the CPU.
             //
             // SAFETY: Has no preconditions.

@@ -53,7 +53,7 @@ pub(crate) fn rdtsc() -> u64 {
 }
 
 /// The number of the interrupt by another CPU's call that this CPU is in, 0 if it is in none.
-pub(crate) fn call_interrupt() -> u64 {
+pub(super) fn call_interrupt() -> u64 {
     // SAFETY: Looks at this CPU's own state.
     unsafe { helpers::cpupeek_helper_call_interrupt() }
 }

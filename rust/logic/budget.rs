@@ -21,9 +21,11 @@ const TRUST_MAX: i32 = 8;
 /// which is more than 0, there is no spinning.
 const TRUST_LATE: i32 = 1;
 
-/// Distrust at which the next answer is a probe: late answers lead there one by one, from 0 after a
-/// probe that failed.
+/// Distrust at which the next answer is a probe: late answers lead there one by one.
 const TRUST_PROBE: i32 = -6;
+
+/// Where they begin after a probe that failed. At 0, the last answer was quick.
+const TRUST_NONE: i32 = -1;
 
 /// Where trust that was lost begins: what was quick a moment ago is probed sooner.
 const TRUST_LOST: i32 = -4;
@@ -116,8 +118,8 @@ impl Budget {
             return Self {
                 quick: self.quick,
                 trust: match self.trust {
-                    // A failed probe: not again so soon.
-                    TRUST_PROBE => 0,
+                    // A failed probe: not again so soon, and no reason to believe a single quick answer.
+                    TRUST_PROBE => TRUST_NONE,
                     trust if trust <= 0 => trust - 1,
                     trust if trust <= TRUST_LATE => TRUST_LOST,
                     trust => trust - TRUST_LATE,

@@ -34,16 +34,19 @@ use crate::{
             Op, //
         },
     },
-    logic::sampling::{
-        map::{
-            Map,
-            Shape, //
+    logic::{
+        round::SamplerStretch,
+        sampling::{
+            map::{
+                Map,
+                Shape, //
+            },
+            schedule::{
+                whole_ticks,
+                INTERVAL_NS, //
+            },
+            watch::Condition,
         },
-        schedule::{
-            whole_ticks,
-            INTERVAL_NS, //
-        },
-        watch::Condition,
     },
     policy::{
         Access,
@@ -118,9 +121,9 @@ impl Work for StartPart {
         false
     }
 
-    fn perform(sampler: &Arc<Sampler>, part: &mut u32) {
+    fn perform(sampler: &Arc<Sampler>, part: &mut u32, since: u64) {
         if let Some(part) = sampler.parts.get(*part as usize) {
-            Sampler::start_here(part);
+            Sampler::start_here(part, since);
         }
     }
 }
@@ -273,12 +276,15 @@ impl Sampler {
         Ok(())
     }
 
-    /// Starts a part on this CPU, with interrupts off, if it is the part's and wants it. If somebody is
-    /// changing the part at this moment, its timer does that later.
-    fn start_here(timer: &CpuTimer<Part>) {
+    /// Starts a part on this CPU, which has its interrupts off and has been busy since the TSC value `since`,
+    /// if it is the part's and wants it. If somebody is changing the part at this moment, its timer does
+    /// that later.
+    fn start_here(timer: &CpuTimer<Part>, since: u64) {
         let part = timer.target();
         let time = match part.state.try_claim() {
-            Some(mut state) if part.may_start(&state) => part.begin(&mut state),
+            Some(mut state) if part.may_start(&state) => {
+                part.begin(&mut state, &mut SamplerStretch::new(since))
+            }
             Some(_) => None,
             // Who has a part claimed ends it, if at all, before cancelling the timer; should that have been
             // already, the timer finds the part ended.
@@ -299,7 +305,7 @@ impl Sampler {
         let _turn = self.turn.lock();
         for timer in self.parts_of(cpu) {
             // Whoever has the turn finds nobody but interrupts of this CPU, which are off.
-            regs::with_irqs_off(|_| Self::start_here(timer));
+            regs::with_irqs_off(|_| Self::start_here(timer, regs::rdtsc()));
         }
     }
 

@@ -2,17 +2,18 @@
 
 //! One CPU's part of a sampler: what its timer does.
 
-use super::{
-    registry::Occasion,
-    Common, //
-};
+use super::Common;
 #[cfg(CONFIG_RUST_DEBUG_ASSERTIONS)]
 use crate::kapi::call_group::longest;
 use crate::{
     engine::ReadRegister,
     kapi::{
         claim::Claimed,
-        cpu_timer::Expire,
+        cpu_timer::{
+            tick_ns,
+            Expire,
+            Precision, //
+        },
         errno::enodata,
         regs, task,
         uapi::{
@@ -53,8 +54,8 @@ use kernel::{
 /// Time between rounds of one sample, for what else wants the CPU.
 const GAP_NS: u64 = 100_000;
 
-/// How long those wait, group by group, that are put off: for a group's work, and for what else wants the
-/// CPU then.
+/// How long those wait, group by group, that are put off in an interrupt: for a group's work, and for what
+/// else wants the CPU then.
 const PUT_OFF_NS: u64 = GAP_NS + MAX_US as u64 * 1000;
 
 /// What an expiry is taken to cost besides the reading.
@@ -224,36 +225,38 @@ impl Part {
         Some(task::monotonic_ns().saturating_add(GAP_NS))
     }
 
-    /// Begins sampling now. On this CPU, with interrupts off. Returns when to go on.
-    pub(super) fn begin(&self, state: &mut State) -> Option<u64> {
+    /// Begins sampling now, after what others have done without a break. On this CPU, with interrupts off.
+    /// Returns when to go on.
+    pub(super) fn begin(&self, state: &mut State, stretch: &mut SamplerStretch) -> Option<u64> {
         let now = task::monotonic_ns();
         state.running = true;
         state.done = 0;
         // The first sample is not put off.
         state.has_waited = true;
         state.schedule = Schedule::new(self.common.interval_ns, now);
-        self.advance(state, now, Occasion::start())
+        self.advance(state, now, stretch)
     }
 
-    /// Does what is due, with interrupts off. Returns when to go on, if at all.
-    fn advance(&self, state: &mut State, now: u64, occasion: Occasion) -> Option<u64> {
+    /// The timer has expired, on this CPU. Returns when to go on, if at all.
+    fn expired(&self, state: &mut State, now: u64, stretch: &mut SamplerStretch) -> Option<u64> {
+        if self.start_later.load(Relaxed) {
+            self.start_later.store(false, Relaxed);
+            if self.may_start(state) {
+                return self.begin(state, stretch);
+            }
+            if state.running && state.done == 0 {
+                // Somebody else has started it.
+                return Some(state.schedule.next());
+            }
+        }
         if !state.running {
             return None;
         }
-        if regs::current_cpu() != self.cpu {
-            // The CPU has gone, and the timer has moved.
-            self.clear(state, ENXIO);
-            return None;
-        }
-        let samplers = &self.common.samplers;
-        let mut stretch = samplers.stretch(self.cpu, occasion, regs::rdtsc());
-        let next = self.advance_in(state, now, &mut stretch);
-        samplers.hand_on(self.cpu, occasion, stretch);
-        next
+        self.advance(state, now, stretch)
     }
 
-    /// The same, after what others have done without a break.
-    fn advance_in(&self, state: &mut State, now: u64, stretch: &mut SamplerStretch) -> Option<u64> {
+    /// Does what is due, with interrupts off. Returns when to go on, if at all.
+    fn advance(&self, state: &mut State, now: u64, stretch: &mut SamplerStretch) -> Option<u64> {
         if state.done == 0 {
             if let Some(until) = self.exhausted_until(state, now) {
                 self.pass(state, now);
@@ -261,12 +264,19 @@ impl Part {
                 return Some(state.schedule.next());
             }
         }
-        if !state.has_waited && !stretch.open(self.common.engine.bound(), regs::rdtsc()) {
+        let tsc = regs::rdtsc();
+        let mut own = SamplerStretch::new(tsc);
+        let stretch = if state.has_waited && self.common.precision == Precision::Deferrable {
+            // It has waited for a tick; interrupts come on after it.
+            &mut own
+        } else {
+            stretch
+        };
+        if !state.has_waited && !stretch.open(self.common.engine.bound(), tsc) {
             // Others have kept this CPU busy for long enough. Once only: then it is their turn to wait.
             state.has_waited = true;
             self.charge_look(state, 0);
-            let wait = PUT_OFF_NS.saturating_mul(stretch.put_off().into());
-            return Some(now.saturating_add(wait));
+            return Some(now.saturating_add(self.put_off(stretch)));
         }
         stretch.serve();
         if state.done == 0 {
@@ -283,6 +293,19 @@ impl Part {
         }
         self.publish(state);
         Some(state.schedule.next())
+    }
+
+    /// For how long to wait for others.
+    fn put_off(&self, stretch: &mut SamplerStretch) -> u64 {
+        // Looking at those that are put off takes time too, and the first of them should not come again in
+        // the same interrupt.
+        let looks = EXPIRY_NS.saturating_mul(stretch.waiting.into());
+        let each = match self.common.precision {
+            Precision::Exact => PUT_OFF_NS,
+            Precision::Deferrable => tick_ns(),
+        };
+        each.saturating_mul(stretch.put_off().into())
+            .saturating_add(looks)
     }
 
     /// A sample is due.
@@ -534,17 +557,19 @@ impl Expire for Part {
             };
             return Some(now.saturating_add(wait));
         };
-        if self.start_later.load(Relaxed) {
+        if regs::current_cpu() != self.cpu {
+            // The CPU has gone, and the timer has moved.
             self.start_later.store(false, Relaxed);
-            if self.may_start(&state) {
-                return self.begin(&mut state);
+            if state.running {
+                self.clear(&mut state, ENXIO);
             }
-            if state.running && state.done == 0 {
-                // Somebody else has started it.
-                return Some(state.schedule.next());
-            }
+            return None;
         }
-        let occasion = Occasion::expiry(self.common.precision, number);
-        self.advance(&mut state, now, occasion)
+        let common = &*self.common;
+        let (samplers, precision) = (&common.samplers, common.precision);
+        let mut stretch = samplers.stretch(self.cpu, precision, number, regs::rdtsc());
+        let next = self.expired(&mut state, now, &mut stretch);
+        samplers.hand_on(self.cpu, precision, number, stretch);
+        next
     }
 }

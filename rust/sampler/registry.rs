@@ -6,7 +6,6 @@ use super::Sampler;
 use crate::{
     kapi::{
         cpu_timer::Precision,
-        regs,
         task, //
     },
     logic::round::SamplerStretch,
@@ -47,8 +46,8 @@ pub(crate) struct Samplers {
 struct CpuTimers {
     /// Timers may be started there.
     present: Atomic<bool>,
-    /// What samplers have done there last, for each kind of [`Occasion`].
-    stretches: [Kept; Occasion::KINDS],
+    /// What samplers have done there last, of each [`Precision`].
+    stretches: [Kept; 2],
 }
 
 /// A stretch that is kept for whoever comes next. Only those who have one write it, one after the other.
@@ -70,35 +69,6 @@ impl Kept {
     }
 }
 
-/// What a sampler has its turn in. Turns of the same occasion belong together.
-#[derive(Clone, Copy)]
-pub(super) struct Occasion {
-    kind: usize,
-    /// 0 if nothing comes with it.
-    number: u64,
-}
-
-impl Occasion {
-    const KINDS: usize = 3;
-
-    /// A sampler is started on this CPU.
-    pub(super) fn start() -> Self {
-        Self {
-            kind: 0,
-            number: regs::call_interrupt(),
-        }
-    }
-
-    /// A timer expires on this CPU, with others that have the same number.
-    pub(super) fn expiry(precision: Precision, number: u64) -> Self {
-        let kind = match precision {
-            Precision::Exact => 1,
-            Precision::Deferrable => 2,
-        };
-        Self { kind, number }
-    }
-}
-
 impl Samplers {
     /// None yet.
     pub(crate) fn new() -> Result<Arc<Self>> {
@@ -106,7 +76,7 @@ impl Samplers {
         for _ in 0..nr_cpu_ids() {
             let absent = CpuTimers {
                 present: Atomic::new(false),
-                stretches: [const { Kept::new() }; Occasion::KINDS],
+                stretches: [const { Kept::new() }; 2],
             };
             cpus.push(absent, GFP_KERNEL)?;
         }
@@ -147,15 +117,25 @@ impl Samplers {
         timers.is_some_and(|timers| timers.present.load(Acquire))
     }
 
-    fn kept(&self, cpu: u32, occasion: Occasion) -> Option<&Kept> {
-        self.cpus.get(cpu as usize)?.stretches.get(occasion.kind)
+    fn kept(&self, cpu: u32, precision: Precision) -> Option<&Kept> {
+        let [exact, deferrable] = &self.cpus.get(cpu as usize)?.stretches;
+        Some(match precision {
+            Precision::Exact => exact,
+            Precision::Deferrable => deferrable,
+        })
     }
 
-    /// What samplers have done on the same occasion, if another has its turn at the TSC value `now`. On
-    /// `cpu`, with interrupts off.
-    pub(super) fn stretch(&self, cpu: u32, occasion: Occasion, now: u64) -> SamplerStretch {
-        let kept = self.kept(cpu, occasion).filter(|_| occasion.number != 0);
-        match kept.filter(|kept| kept.number.load(Relaxed) == occasion.number) {
+    /// What samplers have done since timers with this `number` have begun to expire, if another one does
+    /// at the TSC value `now`. On `cpu`, with interrupts off.
+    pub(super) fn stretch(
+        &self,
+        cpu: u32,
+        precision: Precision,
+        number: u64,
+        now: u64,
+    ) -> SamplerStretch {
+        let kept = self.kept(cpu, precision);
+        match kept.filter(|kept| kept.number.load(Relaxed) == number) {
             Some(kept) => SamplerStretch {
                 start: kept.start.load(Relaxed),
                 served: kept.served.load(Relaxed),
@@ -166,9 +146,15 @@ impl Samplers {
     }
 
     /// That is what it has come to.
-    pub(super) fn hand_on(&self, cpu: u32, occasion: Occasion, stretch: SamplerStretch) {
-        if let Some(kept) = self.kept(cpu, occasion) {
-            kept.number.store(occasion.number, Relaxed);
+    pub(super) fn hand_on(
+        &self,
+        cpu: u32,
+        precision: Precision,
+        number: u64,
+        stretch: SamplerStretch,
+    ) {
+        if let Some(kept) = self.kept(cpu, precision) {
+            kept.number.store(number, Relaxed);
             kept.start.store(stretch.start, Relaxed);
             kept.served.store(stretch.served, Relaxed);
             kept.waiting.store(stretch.waiting, Relaxed);

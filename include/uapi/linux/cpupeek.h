@@ -545,7 +545,8 @@ struct cpupeek_map {
  *	no sample
  * @time_ns: CLOCK_MONOTONIC at about the same time
  * @missed: periods without a sample so far because the timer came too late: an
- *	idle CPU, somebody with interrupts off, or a change to the sampler
+ *	idle CPU, somebody with interrupts off, many other samplers, or a change
+ *	to the sampler
  * @skipped: periods without a sample so far because the sampler has used all
  *	the time that it may
  * @busy: for how many cycles of its time stamp counter the CPU has read for

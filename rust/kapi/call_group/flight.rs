@@ -145,6 +145,7 @@ impl<W: Work> Flight<W> {
             Err(_) => {
                 slice.state.store(READY, Relaxed);
                 slice.untold.set(false);
+                slice.asked.set(0);
                 slice.lost.set(true);
                 self.header().in_flight.cancel();
             }

@@ -84,10 +84,10 @@ pub(crate) trait Work: 'static {
     /// What all operations of a group use. Dropped in process context, when the handlers are through.
     type Shared: Send + Sync;
 
-    /// Performs an operation on this CPU.
+    /// Performs an operation on this CPU, which has been busy without a break since its TSC was `since`.
     ///
     /// Runs in a hard interrupt: it must not sleep, allocate, log or panic.
-    fn perform(shared: &Self::Shared, op: &mut Self::Op);
+    fn perform(shared: &Self::Shared, op: &mut Self::Op, since: u64);
 
     /// Whether an operation must be performed in the same round as the one before it, however long
     /// that took.

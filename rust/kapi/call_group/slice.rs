@@ -193,7 +193,7 @@ impl<W: Work> Slice<W> {
             if performed > 0 && !W::is_joined(op) && !open() {
                 break;
             }
-            W::perform(shared, op);
+            W::perform(shared, op, stretch.start);
             performed = performed.wrapping_add(1);
         }
         if done == 0 {

@@ -338,7 +338,7 @@ pub static ENTRIES: &[Entry] = &[
     Entry {
         name: c"energy_pkg_uj",
         unit: "uJ",
-        help: "energy that the package has used since it was first read",
+        help: "energy that the package (Intel: the die) has used since it was first read",
         scope: Scope::Package,
         class: Class::Accumulated,
         sources: &[
@@ -364,7 +364,7 @@ pub static ENTRIES: &[Entry] = &[
     Entry {
         name: c"energy_core_uj",
         unit: "uJ",
-        help: "energy that the core (Intel: all cores) has used since it was first read",
+        help: "energy that the core (Intel: all cores of the die) has used since it was first read",
         scope: Scope::Core,
         class: Class::Accumulated,
         sources: &[
@@ -390,7 +390,7 @@ pub static ENTRIES: &[Entry] = &[
     Entry {
         name: c"energy_dram_uj",
         unit: "uJ",
-        help: "energy that the package's memory has used since it was first read",
+        help: "energy that the die's memory has used since it was first read",
         scope: Scope::Die,
         class: Class::Accumulated,
         sources: &[Source {

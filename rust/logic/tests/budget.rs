@@ -29,7 +29,9 @@ fn after(answers: impl IntoIterator<Item = u64>) -> Budget {
 fn an_unknown_target_is_spun_for_once() {
     let unknown = Budget::unknown(LIMITS);
     assert_eq!(unknown.spin(LIMITS), LIMITS.ceiling);
-    assert_eq!(learn(unknown, 2_000_000).spin(LIMITS), 0);
+    let failed = learn(unknown, 2_000_000);
+    assert_eq!(failed.spin(LIMITS), 0);
+    assert_eq!(failed.learn(Answer::Slept(9_000), LIMITS).spin(LIMITS), 0);
 }
 
 #[test]

@@ -26,6 +26,7 @@ tests! {
     idle_cpus_are_not_woken: [Cpus Trace],
     nothing_runs_after_the_end: [Trace],
     timers_of_one_interrupt_are_bounded_together: [Hold Trace],
+    deferrable_timers_all_have_their_turn: [],
 }
 
 fn sixteen_on_each(cpus: &[u32]) -> Vec<Op> {
@@ -399,4 +400,36 @@ fn timers_of_one_interrupt_are_bounded_together(_: &Env) {
         assert!(read >= 1, "nothing is proven");
         assert!(spread < interval, "some had to wait for long");
     }
+}
+
+/// More than fits into the time that they have together, in every tick: all go slower, and none is left
+/// behind.
+fn deferrable_timers_all_have_their_turn(env: &Env) {
+    let cpu = guest::online()[0];
+    let ops = vec![Op::msr(cpu, TSC_AUX); REGISTERS];
+    let device = Device::open();
+    let make = |_| Sampler::new(&device, &ops, |request| request.flags = 0);
+    let samplers: Vec<Sampler> = (0..TOGETHER).map(make).collect();
+    // The tick goes on.
+    let busy = sys::fork(|| {
+        sys::pin(&[cpu]).unwrap();
+        loop {
+            std::hint::spin_loop();
+        }
+    });
+    sleep(env.soak / 2);
+    busy.kill(libc::SIGKILL);
+    busy.wait();
+    let numbers: Vec<u64> = samplers
+        .iter()
+        .map(|sampler| sampler.latest(0).slot.number)
+        .collect();
+    println!("samples of each: {numbers:?}");
+    let (least, most) = (numbers.iter().min(), numbers.iter().max());
+    let (least, most) = (*least.unwrap(), *most.unwrap());
+    assert!(most > 20, "they do not run");
+    assert!(
+        least > most / 10,
+        "{least} samples of one, {most} of another"
+    );
 }
