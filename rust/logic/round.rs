@@ -11,10 +11,15 @@ pub const MAX_SHARED_OPS: u32 = 4 * MAX_OPS;
 /// Longest time that a CPU starts further operations in one stretch, in microseconds.
 pub const MAX_US: u32 = 100;
 
+/// How long a sampler may work that has waited for others, in microseconds, whatever they have done: about
+/// what it costs to have a timer expire. With less, that would be most of what is done.
+pub const TURN_US: u32 = 5;
+
 /// The bound of a round on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
     cycles: u64,
+    turn: u64,
 }
 
 impl Bound {
@@ -24,6 +29,7 @@ impl Bound {
         let cycles = tsc_khz as u64 * MAX_US as u64 / 1000;
         Self {
             cycles: if cycles == 0 { u64::MAX } else { cycles },
+            turn: tsc_khz as u64 * TURN_US as u64 / 1000,
         }
     }
 
@@ -71,7 +77,7 @@ impl Stretch {
 /// interrupt.
 ///
 /// They may work for as long together as one of them may alone. Those that come after that wait once, in
-/// groups that are as large as this one was, and then perform at least one operation each.
+/// groups that are as large as this one was, and then have a short turn each, of at least one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SamplerStretch {
     /// The TSC when the first of them began.
@@ -95,6 +101,11 @@ impl SamplerStretch {
     /// Whether another operation may begin at `now`.
     pub const fn open(&self, bound: Bound, now: u64) -> bool {
         bound.open(self.start, now)
+    }
+
+    /// The same for one whose turn has begun at `turn`.
+    pub const fn open_in(&self, turn: u64, bound: Bound, now: u64) -> bool {
+        self.open(bound, now) || now.wrapping_sub(turn) < bound.turn
     }
 
     /// One has its turn.

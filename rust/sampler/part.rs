@@ -354,7 +354,7 @@ impl Part {
             state.tsc = start;
         }
         for entry in state.entries.iter_mut().skip(state.done) {
-            if performed > 0 && !stretch.open(bound, regs::rdtsc()) {
+            if performed > 0 && !stretch.open_in(start, bound, regs::rdtsc()) {
                 break;
             }
             if isolated && entry.admitted && self.common.access.check_isolation(&entry.op).is_err()
