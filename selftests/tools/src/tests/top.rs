@@ -28,6 +28,8 @@ const SHOW_CURSOR: &str = "\x1b[?25h";
 
 fn command() -> Command {
     let mut command = Command::new("/bin/cpupeek");
+    // The guest's is dumb.
+    command.env("TERM", "xterm");
     command.args(["top", "--interval", "200ms"]);
     command
 }
