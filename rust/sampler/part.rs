@@ -107,7 +107,7 @@ pub(super) struct State {
     schedule: Schedule,
     /// How many entries of the sample in progress are through.
     done: usize,
-    /// The next round has waited for other timers of this CPU already.
+    /// The sample in progress, or the next, has waited for other timers of this CPU already.
     has_waited: bool,
     /// When it was begun.
     tsc: u64,
@@ -260,6 +260,7 @@ impl Part {
         if state.done == 0 {
             if let Some(until) = self.exhausted_until(state, now) {
                 self.pass(state, now);
+                state.has_waited = false;
                 self.skip(state, until);
                 return Some(state.schedule.next());
             }
@@ -273,7 +274,7 @@ impl Part {
             stretch
         };
         if !state.has_waited && !stretch.open(self.common.engine.bound(), tsc) {
-            // Others have kept this CPU busy for long enough. Once only: then it is their turn to wait.
+            // Others have kept this CPU busy for long enough. Once for a sample: then it is their turn to wait.
             state.has_waited = true;
             self.charge_look(state, 0);
             return Some(now.saturating_add(self.put_off(stretch)));
@@ -283,11 +284,10 @@ impl Part {
             self.pass(state, now);
             state.time_ns = now;
         }
-        let all = self.read_round(state, stretch);
-        state.has_waited = false;
-        if !all {
+        if !self.read_round(state, stretch) {
             return Some(task::monotonic_ns().saturating_add(GAP_NS));
         }
+        state.has_waited = false;
         if !state.running {
             return None;
         }
@@ -312,7 +312,6 @@ impl Part {
     fn pass(&self, state: &mut State, now: u64) {
         let missed = state.schedule.pass(now);
         state.missed = state.missed.saturating_add(missed);
-        state.has_waited = false;
     }
 
     /// Until when nothing may be read, because too much of the CPU's time has been used.
