@@ -13,7 +13,7 @@ pub const MAX_US: u32 = 100;
 
 /// How long a sampler may work that has waited for others, in microseconds, whatever they have done: about
 /// what it costs to have a timer expire. With less, that would be most of what is done.
-pub const TURN_US: u32 = 5;
+pub const TURN_US: u32 = 1;
 
 /// The bound of a round on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

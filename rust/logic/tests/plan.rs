@@ -118,10 +118,10 @@ fn timers_of_one_interrupt_share_its_time() {
         stretch.serve();
     }
     assert!(!stretch.open(bound, 1_000 + 100_000));
-    // Who has waited has five microseconds.
+    // Who has waited has a microsecond.
     let turn = 1_000 + 200_000;
-    assert!(stretch.open_in(turn, bound, turn + 4_999));
-    assert!(!stretch.open_in(turn, bound, turn + 5_000));
+    assert!(stretch.open_in(turn, bound, turn + 999));
+    assert!(!stretch.open_in(turn, bound, turn + 1_000));
     // The others come in groups of as many, each later than the one before.
     let groups: Vec<u32> = (0..7).map(|_| stretch.put_off()).collect();
     assert_eq!(groups, [1, 1, 1, 2, 2, 2, 3]);
