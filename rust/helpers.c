@@ -17,7 +17,7 @@
 #include <linux/device.h>
 #include <linux/hardirq.h>
 #include <linux/hrtimer.h>
-#if __has_include(<linux/hrtimer_bases.h>)
+#if __has_include("linux/hrtimer_bases.h")
 #include <linux/hrtimer_bases.h>
 #endif
 #include <linux/irq_work.h>

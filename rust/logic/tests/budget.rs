@@ -22,7 +22,7 @@ fn learn(budget: Budget, took: u64) -> Budget {
 
 fn after(answers: impl IntoIterator<Item = u64>) -> Budget {
     let unknown = Budget::unknown(LIMITS);
-    answers.into_iter().fold(unknown, |b, took| learn(b, took))
+    answers.into_iter().fold(unknown, learn)
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cpupeek_logic::budget::{Budget, Limits};
+use cpupeek_logic::budget::{Answer, Budget, Limits};
 use cpupeek_logic::catalogue::{Decode, Identity};
 use cpupeek_logic::energy::{Accumulator, Unit};
 use cpupeek_logic::frequency::{is_window, rate, window, Sample};
@@ -236,7 +236,13 @@ fn fuzz_budgets() {
         };
         let mut budget = Budget::unknown(limits);
         for _ in 0..20 {
-            budget = budget.learn(number(&mut random), limits);
+            let took = number(&mut random);
+            let answer = if took % 2 == 0 {
+                Answer::Spun(took)
+            } else {
+                Answer::Slept(took)
+            };
+            budget = budget.learn(answer, limits);
             assert!(budget.spin(limits) <= limits.ceiling);
             let word = budget.into_word();
             assert_ne!(word, 0);
